@@ -1,0 +1,42 @@
+# make run     set up, build and start everything on this machine
+# make test    install what the tests need and run them all
+# make check   what a change must pass before review: format, vet, lint, test
+
+GO ?= go
+ARGS ?=
+PKGS ?= ./...
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@2026.1
+VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.3.0
+XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
+LDFLAGS = -s -w
+
+.PHONY: check build run test fmt vet lint xcaddy clean
+
+check: fmt vet lint test
+
+build:
+	@deploy/build.sh
+
+run:
+	@exec deploy/dev/run.sh $(ARGS)
+
+test:
+	@deploy/dev/packages.sh test
+	@exec deploy/test.sh $(PKGS)
+
+fmt:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(VULNCHECK) ./...
+
+# The module in a Caddy that somebody else builds.
+xcaddy:
+	deploy/xcaddy.sh $(XCADDY)
+
+clean:
+	rm -rf bin

@@ -1,0 +1,125 @@
+// Command dev runs the whole of CubePod on one machine for development: the
+// session API with its embedded Redis and the local runtime, the edge, and a
+// first sandbox with its desktop. It is what `make run` starts.
+//
+// It ends with SIGINT or SIGTERM and then leaves nothing running: sandboxes are
+// paused, their files stay in the data directory.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// Config is what the flags say.
+type Config struct {
+	Data        string
+	API         string
+	Metrics     string
+	ConsolePort int
+	PanelPort   int
+	ConsoleTLS  int
+	PanelTLS    int
+	Caddyfile   string
+	BinDir      string
+}
+
+func defaultConfig() Config {
+	return Config{
+		Data:        ".cubepod",
+		API:         "127.0.0.1:8090",
+		Metrics:     "127.0.0.1:8091",
+		ConsolePort: 8100,
+		PanelPort:   8101,
+		ConsoleTLS:  8443,
+		PanelTLS:    8444,
+		Caddyfile:   "Caddyfile",
+	}
+}
+
+// Validate checks what flag parsing cannot.
+func (c Config) Validate() error {
+	if c.Data == "" {
+		return errors.New("--data is empty")
+	}
+	for _, p := range c.ports() {
+		if p.port < 1 || p.port > 65535 {
+			return fmt.Errorf("--%s: %d is no port", p.flag, p.port)
+		}
+	}
+	return nil
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (Config, error) {
+	c := defaultConfig()
+	fs := flag.NewFlagSet("dev", flag.ContinueOnError)
+	fs.StringVar(&c.Data, "data", c.Data, "state: keys, the embedded Redis, sandboxes, logs")
+	fs.StringVar(&c.API, "api", c.API, "where the session API listens")
+	fs.StringVar(&c.Metrics, "metrics", c.Metrics, "where the session API serves its metrics")
+	fs.IntVar(&c.ConsolePort, "console-port", c.ConsolePort, "console and API over HTTP, on localhost")
+	fs.IntVar(&c.PanelPort, "panel-port", c.PanelPort, "panels over HTTP, on localhost")
+	fs.IntVar(&c.ConsoleTLS, "console-tls-port", c.ConsoleTLS, "console and API over HTTPS, on localhost")
+	fs.IntVar(&c.PanelTLS, "panel-tls-port", c.PanelTLS, "panels over HTTPS, on localhost")
+	fs.StringVar(&c.Caddyfile, "caddyfile", c.Caddyfile, "the edge's configuration")
+	if err := fs.Parse(args); err != nil {
+		return c, err
+	}
+	if fs.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return c, err
+	}
+	c.BinDir = filepath.Dir(exe)
+	for _, p := range []*string{&c.Data, &c.Caddyfile} {
+		if *p, err = filepath.Abs(*p); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+func run(args []string, out io.Writer) error {
+	c, err := parse(args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := start(ctx, c, out)
+	if err != nil {
+		if ctx.Err() != nil {
+			fmt.Fprintln(out, "stopped before it was up")
+			return nil
+		}
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "\nstopping: sandboxes are paused, their files stay")
+		return s.Close()
+	case err := <-s.died:
+		return errors.Join(err, s.Close())
+	}
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of the waits.
+const (
+	upTimeout = 60 * time.Second // until a program answers
+	apiGrace  = 40 * time.Second // the API pauses every sandbox first
+	edgeGrace = 15 * time.Second
+)
+
+// facts is the content of dev.json.
+type facts struct {
+	ConsoleURL  string `json:"consoleUrl"`
+	APIURL      string `json:"apiUrl"`
+	EdgeURL     string `json:"edgeUrl"` // the panels' origin
+	APIKey      string `json:"apiKey"`
+	SandboxID   string `json:"sandboxID"`
+	DesktopURL  string `json:"desktopUrl"`
+	TerminalURL string `json:"terminalUrl"`
+	CDPURL      string `json:"cdpUrl"`
+}
+
+// stack is everything that runs. Close ends it.
+type stack struct {
+	cfg      Config
+	children []*child
+	died     chan error // gets the first program that ended by itself
+	closing  chan struct{}
+}
+
+// start brings the stack up and tells out how it goes. When it fails, what had
+// been started is ended again.
+func start(ctx context.Context, c Config, out io.Writer) (_ *stack, err error) {
+	if err := checkPorts(c); err != nil {
+		return nil, err
+	}
+	s := &stack{cfg: c, died: make(chan error, 1), closing: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+
+	f := facts{
+		ConsoleURL: localhost("http", c.ConsolePort) + "/",
+		APIURL:     localhost("http", c.ConsolePort),
+		EdgeURL:    localhost("http", c.PanelPort),
+	}
+	fmt.Fprintln(out, "starting the session API")
+	if err := s.startAPI(ctx, f.EdgeURL); err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(out, "starting the edge")
+	if err := s.startEdge(ctx, f); err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(filepath.Join(c.Data, "keys", "admin-key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the API key: %w", err)
+	}
+	f.APIKey = strings.TrimSpace(string(key))
+
+	api := &apiClient{url: f.APIURL, key: f.APIKey}
+	fmt.Fprintln(out, "starting a sandbox and its desktop")
+	if err := api.firstSandbox(ctx, &f); err != nil {
+		return nil, err
+	}
+	if err := writeFacts(filepath.Join(c.Data, "dev.json"), f); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, `
+  console   %s#key=%s
+  desktop   %s
+  terminal  %s
+  CDP       %s
+  HTTPS     %s (console), %s (panels), with a certificate of Caddy's own CA
+
+The local runtime is for development: its sandboxes share this machine's kernel and /usr.
+The same facts are in %s; logs are in %s. Ctrl-C stops everything.
+
+ready: open the console link above
+`, f.ConsoleURL, f.APIKey, f.DesktopURL, f.TerminalURL, f.CDPURL, localhost("https", c.ConsoleTLS), localhost("https", c.PanelTLS),
+		filepath.Join(c.Data, "dev.json"), filepath.Join(c.Data, "logs"))
+	return s, nil
+}
+
+func localhost(scheme string, port int) string {
+	return scheme + "://localhost:" + strconv.Itoa(port)
+}
+
+func (s *stack) startAPI(ctx context.Context, panels string) error {
+	c, err := s.spawn("api", filepath.Join(s.cfg.BinDir, "cubepod-sessionapi"), []string{
+		"--listen", s.cfg.API,
+		"--metrics-listen", s.cfg.Metrics,
+		"--redis", "embedded",
+		"--runtime", "local",
+		"--data", s.cfg.Data,
+		"--panel-base-url", panels,
+	}, nil)
+	if err != nil {
+		return err
+	}
+	return s.waitFor(ctx, c, "http://"+s.cfg.API+"/ready")
+}
+
+func (s *stack) startEdge(ctx context.Context, f facts) error {
+	data := s.cfg.Data
+	c, err := s.spawn("edge", filepath.Join(s.cfg.BinDir, "cubepod-edge"),
+		[]string{"run", "--config", s.cfg.Caddyfile, "--adapter", "caddyfile"},
+		[]string{
+			"CUBEPOD_ADMIN=unix/" + filepath.Join(data, "edge-admin.sock"),
+			"CUBEPOD_REDIS=unix://" + filepath.Join(data, "redis", "redis.sock"),
+			"CUBEPOD_PANEL_KEYS=" + filepath.Join(data, "keys", "panel"),
+			"CUBEPOD_TUNNEL_KEY_FILE=" + filepath.Join(data, "keys", "tunnel"),
+			"CUBEPOD_SOCKETS=" + filepath.Join(data, "sockets"),
+			"CUBEPOD_STORAGE=" + filepath.Join(data, "caddy"),
+			"CUBEPOD_API=http://" + s.cfg.API,
+			"CUBEPOD_PANEL_SITE=" + localhost("https", s.cfg.PanelTLS) + ", " + f.EdgeURL,
+			"CUBEPOD_API_SITE=" + localhost("https", s.cfg.ConsoleTLS) + ", " + f.APIURL,
+			// Caddy keeps its last configuration and more there.
+			"XDG_CONFIG_HOME=" + filepath.Join(data, "caddy"),
+			"XDG_DATA_HOME=" + filepath.Join(data, "caddy"),
+		})
+	if err != nil {
+		return err
+	}
+	return s.waitFor(ctx, c, f.APIURL+"/health")
+}
+
+// spawn starts a program and watches it.
+func (s *stack) spawn(name, path string, args, env []string) (*child, error) {
+	c, err := startChild(s.cfg.Data, name, path, args, env)
+	if err != nil {
+		return nil, err
+	}
+	s.children = append(s.children, c)
+	go func() { // ends with the program, which Close ends and waits for
+		<-c.done
+		select {
+		case <-s.closing:
+		default:
+			select {
+			case s.died <- c.died():
+			default: // another was first
+			}
+		}
+	}()
+	return c, nil
+}
+
+// waitFor returns once url answers 200, and fails when the program ends.
+func (s *stack) waitFor(ctx context.Context, c *child, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if answers(ctx, url) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-c.done:
+			return c.died()
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer at %s: %w\n%s", c.name, url, ctx.Err(), tail(c.log, 15))
+		}
+	}
+}
+
+func answers(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := direct.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// direct calls this machine only, whatever proxy the environment names.
+var direct = &http.Client{Transport: &http.Transport{
+	DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+}}
+
+// Close ends the programs, the last started first, and waits for them.
+func (s *stack) Close() error {
+	close(s.closing)
+	direct.CloseIdleConnections()
+	var errs []error
+	for i := len(s.children) - 1; i >= 0; i-- {
+		c := s.children[i]
+		grace := edgeGrace
+		if c.name == "api" {
+			grace = apiGrace
+		}
+		errs = append(errs, c.stop(grace))
+	}
+	os.Remove(filepath.Join(s.cfg.Data, "dev.json")) // its URLs are dead now
+	return errors.Join(errs...)
+}
+
+// writeFacts writes dev.json, which holds the API key, for its owner only.
+func writeFacts(path string, f facts) error {
+	data, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".dev-*.json") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(append(data, '\n'))
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
