@@ -5,10 +5,9 @@
 GO ?= go
 ARGS ?=
 PKGS ?= ./...
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@2026.1
-VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.3.0
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
-LDFLAGS = -s -w
 
 .PHONY: check build run test fmt vet lint xcaddy clean
 
