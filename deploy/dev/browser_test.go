@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
 
@@ -72,27 +71,6 @@ func sandboxBrowser(t *testing.T, cdpURL string) context.Context {
 	}
 	t.Fatal("the sandbox's browser shows no page")
 	return nil
-}
-
-// frame gives the context of an iframe whose URL starts with prefix.
-func frame(t *testing.T, page context.Context, prefix string) context.Context {
-	t.Helper()
-	var id target.ID
-	testutil.Eventually(t, "the frame is there", func() bool {
-		infos, err := chromedp.Targets(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, info := range infos {
-			if info.Type == "iframe" && strings.HasPrefix(info.URL, prefix) {
-				id = info.TargetID
-			}
-		}
-		return id != ""
-	})
-	ctx, cancel := chromedp.NewContext(page, chromedp.WithTargetID(id))
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func screenshot(t *testing.T, page context.Context) image.Image {

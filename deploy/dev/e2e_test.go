@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"image"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -230,28 +230,32 @@ func (s *terminalScreen) waitFor(t *testing.T, want string) {
 }
 
 func (r *running) testHTTPS(t *testing.T) {
-	secure := strings.Split(r.httpsOrigins(t), " ")
-	out, err := exec.Command("curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", secure[0]+"/health").Output()
-	if err != nil || string(out) != "200" {
-		t.Errorf("console over HTTPS: %s, %v", out, err)
-	}
-	path := strings.TrimPrefix(r.DesktopURL, r.EdgeURL)
-	out, err = exec.Command("curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", secure[1]+path).Output()
-	if err != nil || string(out) != "200" {
-		t.Errorf("panel over HTTPS: %s, %v", out, err)
+	// Caddy's own CA is in no trust store: that is the point of not asking for it.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	console, panels := r.httpsOrigins(t)
+	for _, url := range []string{console + "/health", panels + strings.TrimPrefix(r.DesktopURL, r.EdgeURL)} {
+		resp, err := client.Get(url)
+		if err != nil {
+			t.Fatal(redact(err.Error()))
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Errorf("%s: got %s", redact(url), resp.Status)
+		}
 	}
 }
 
 // httpsOrigins are those that the stack printed: the console's and the panels'.
-func (r *running) httpsOrigins(t *testing.T) string {
+func (r *running) httpsOrigins(t *testing.T) (console, panels string) {
 	t.Helper()
 	for line := range strings.Lines(r.out.String()) {
 		if f := strings.Fields(line); len(f) > 3 && f[0] == "HTTPS" {
-			return f[1] + " " + f[3]
+			return f[1], f[3]
 		}
 	}
 	t.Fatalf("no HTTPS address in\n%s", r.out)
-	return ""
+	return "", ""
 }
 
 func (r *running) testRefusedTokens(t *testing.T) {
@@ -309,10 +313,7 @@ func (r *running) testIsolation(t *testing.T) {
 		return strings.HasPrefix(r.sh(t, r.SandboxID, probe("127.0.0.1", 6060)), "secret")
 	})
 	addresses := append(strings.Fields(r.sh(t, r.SandboxID, "hostname -I 2>/dev/null")), "127.0.0.1")
-	for _, a := range hostAddresses(t) {
-		addresses = append(addresses, a)
-	}
-	for _, a := range addresses {
+	for _, a := range append(addresses, hostAddresses(t)...) {
 		if got := r.sh(t, other.SandboxID, probe(a, 6060)); strings.Contains(got, "secret") {
 			t.Errorf("the other sandbox reaches the first one at %s", a)
 		}
