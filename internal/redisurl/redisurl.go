@@ -87,7 +87,7 @@ func makeAbsolute(u *url.URL) error {
 
 func universal(o *redis.Options) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
-		Addrs: []string{o.Addr},
+		Addrs:                 []string{o.Addr},
 		Protocol:              o.Protocol,
 		ClientName:            o.ClientName,
 		DB:                    o.DB,
