@@ -1,0 +1,115 @@
+// The desktop of a sandbox: its browser and its terminal, side by side.
+
+import { button, el, icon, progress } from './element.js';
+import { Pane } from './pane.js';
+import { split } from './split.js';
+
+// A timer cannot be set for longer than this.
+const LONGEST = 2 ** 31 - 1;
+
+/** The desktop panel of the sandbox with this id. */
+export class Desktop {
+  #app;
+  #id;
+  #state = '';
+  #panes = null;
+  #bar = null;
+  #abort = null;
+  #expiry = 0;
+
+  constructor(app, id) {
+    this.#app = app;
+    this.#id = id;
+    this.node = el('div', { class: 'desktop' });
+    this.#invite();
+  }
+
+  /** Follows the sandbox's state. What was open comes back after a resume. */
+  update(state) {
+    if (state === this.#state) return;
+    const before = this.#state;
+    this.#state = state;
+    if (!this.#panes && !this.#abort) this.#invite();
+    else if (this.#panes && state === 'running' && ['paused', 'resuming'].includes(before)) this.start();
+  }
+
+  tick() { this.#bar?.tick(); }
+
+  close() {
+    this.#abort?.abort();
+    clearTimeout(this.#expiry);
+    document.removeEventListener('visibilitychange', this.#renew);
+  }
+
+  /** Starts the desktop, or finds it started, and shows it. */
+  async start() {
+    this.#abort?.abort();
+    const abort = this.#abort = new AbortController();
+    this.#app.opened.add(this.#id);
+    if (!this.#panes) {
+      this.#bar = progress(this.#state === 'paused' ? 'Resuming the sandbox and its desktop' : 'Starting the desktop');
+      this.node.replaceChildren(el('div', { class: 'stage' }, this.#bar));
+    }
+    try {
+      const desktop = await this.#app.api.startDesktop(this.#id, abort.signal);
+      if (abort.signal.aborted) return;
+      this.#abort = null;
+      this.#show(desktop);
+    } catch (err) {
+      if (abort.signal.aborted) return;
+      this.#abort = null;
+      this.#app.opened.delete(this.#id);
+      if (err.gone) this.#app.gone(this.#id);
+      else this.#fail(err);
+    } finally {
+      this.#bar = null;
+    }
+    this.#app.catalog.refresh();
+  }
+
+  #show(desktop) {
+    if (!this.#panes) {
+      const again = () => this.start();
+      this.#panes = [new Pane('Browser', 'browser', again), new Pane('Terminal', 'terminal', again)];
+      this.node.replaceChildren(split(this.#panes[0].node, this.#panes[1].node, 'Width of the browser'));
+    }
+    this.#panes[0].show(desktop.desktopUrl);
+    this.#panes[1].show(desktop.terminalUrl);
+    clearTimeout(this.#expiry);
+    const left = Date.parse(desktop.expiresAt) - this.#app.api.now();
+    if (left > 0) this.#expiry = setTimeout(this.#renew, Math.min(left, LONGEST));
+  }
+
+  // The panels' streams end with their tokens. Nobody looking, nothing is done:
+  // starting the desktop would wake a paused sandbox and count as use.
+  #renew = () => {
+    document.removeEventListener('visibilitychange', this.#renew);
+    if (document.hidden) document.addEventListener('visibilitychange', this.#renew);
+    else if (this.#state === 'running') this.start();
+  };
+
+  #invite() {
+    const paused = this.#state === 'paused';
+    const able = paused || this.#state === 'running';
+    this.#stage('browser', paused ? 'The sandbox is paused' : 'The desktop is not open',
+      paused ? 'Its files and logins are kept. Opening the desktop resumes it.'
+        : 'A browser and a terminal in the sandbox. Nothing graphical runs until it is opened.',
+      button('', paused ? 'Resume and open desktop' : 'Open desktop', () => this.start(),
+        { class: 'primary', disabled: !able }));
+  }
+
+  #fail(err) {
+    this.#panes = null;
+    this.#stage('warning', 'The desktop did not start', err.message,
+      err.code === 'desktop_not_installed' || err.code === 'desktop_disabled' ? null
+        : button('', 'Try again', () => this.start()));
+    this.node.querySelector('.stage').setAttribute('role', 'alert');
+  }
+
+  #stage(shape, title, text, action) {
+    const held = this.node.contains(document.activeElement);
+    this.node.replaceChildren(el('div', { class: 'stage' },
+      icon(shape), el('h2', { text: title }), el('p', { class: 'dim', text }), action));
+    if (held) action?.focus();
+  }
+}
