@@ -1,0 +1,315 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/session"
+	"github.com/cubeplexai/cubepod/sessionapi"
+)
+
+// Options configure a Runtime.
+type Options struct {
+	// Data is the directory for everything of all sandboxes, ".cubepod" by
+	// default. It is made if it is not there.
+	Data string
+	// GuestDir holds guest/podd, and desktop/ for templates with a desktop. By
+	// default it is the directory of this program.
+	GuestDir string
+	// Offline gives sandboxes no network even if the host could.
+	Offline bool
+	// Log is where warnings go; nil means nowhere.
+	Log *zap.Logger
+}
+
+// Runtime is the local runtime. Make it with [New].
+type Runtime struct {
+	opts  Options
+	log   *zap.Logger
+	locks locks
+
+	hostMu sync.Mutex  // guards the field below
+	host   supervision // what probe found
+
+	// The goroutines that reap supervisors live until life ends.
+	life   context.Context
+	end    context.CancelFunc
+	reaper sync.WaitGroup
+}
+
+var _ sessionapi.Runtime = (*Runtime)(nil)
+
+// maxSocketPath is the longest path of a Unix socket: sun_path without its
+// closing 0.
+const maxSocketPath = 107
+
+// New prepares the data directory and returns a Runtime. It does not look
+// whether this machine can run sandboxes; see [Runtime.Check].
+func New(opts Options) (*Runtime, error) {
+	var err error
+	if opts.Data, err = filepath.Abs(cmp.Or(opts.Data, ".cubepod")); err != nil {
+		return nil, fmt.Errorf("local runtime: %w", err)
+	}
+	if opts.GuestDir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("local runtime: find guest binaries: %w", err)
+		}
+		opts.GuestDir = filepath.Dir(self)
+	}
+	if opts.GuestDir, err = filepath.Abs(opts.GuestDir); err != nil {
+		return nil, fmt.Errorf("local runtime: %w", err)
+	}
+	r := &Runtime{opts: opts, log: cmp.Or(opts.Log, zap.NewNop())}
+	r.life, r.end = context.WithCancel(context.Background())
+
+	for _, dir := range []string{opts.Data, r.SocketDir(), r.sandboxes()} {
+		// Only root passes: files below may belong to uid 1000, who may be a
+		// user of this machine.
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("local runtime: %w", err)
+		}
+	}
+	real, err := filepath.EvalSymlinks(opts.Data)
+	if err != nil {
+		return nil, fmt.Errorf("local runtime: %w", err)
+	}
+	if strings.HasPrefix(real+"/", "/usr/") {
+		return nil, fmt.Errorf("local runtime: the data directory %s lies under /usr, which every sandbox sees", real)
+	}
+	// Ten digits of incarnations are plenty.
+	if longest := r.socket(session.LocalEndpoint("abcdefghij0123456789", 9_999_999_999)); len(longest) > maxSocketPath {
+		return nil, fmt.Errorf("local runtime: the path of the data directory %s is %d characters too long for the Unix sockets in it",
+			opts.Data, len(longest)-maxSocketPath)
+	}
+	return r, nil
+}
+
+// Close ends what this Runtime does in the background and waits for it.
+// Sandboxes go on; stop those that should not first.
+func (r *Runtime) Close() error {
+	r.end()
+	r.reaper.Wait()
+	return nil
+}
+
+// Name implements sessionapi.Runtime.
+func (r *Runtime) Name() string { return "local" }
+
+// SocketDir is the directory that the endpoints of this runtime are relative
+// to.
+func (r *Runtime) SocketDir() string { return filepath.Join(r.opts.Data, "sockets") }
+
+func (r *Runtime) sandboxes() string            { return filepath.Join(r.opts.Data, "sandboxes") }
+func (r *Runtime) dir(id session.ID) string     { return filepath.Join(r.sandboxes(), string(id)) }
+func (r *Runtime) runDir(id session.ID) string  { return filepath.Join(r.dir(id), "run") }
+func (r *Runtime) logPath(id session.ID) string { return filepath.Join(r.dir(id), "log") }
+
+// mark is an argument of every process of the sandbox' chain, and of no other:
+// what it binds as /run/podd.
+func (r *Runtime) mark(id session.ID) string { return r.runDir(id) }
+
+// socket is the path of a local endpoint.
+func (r *Runtime) socket(ep session.Endpoint) string {
+	rel, _ := ep.Socket()
+	return filepath.Join(r.SocketDir(), rel)
+}
+
+func handle(id session.ID, incarnation int64) sessionapi.Handle {
+	return sessionapi.Handle{
+		Endpoint: session.LocalEndpoint(id, incarnation),
+		Ref:      fmt.Sprintf("%s-%d", id, incarnation),
+	}
+}
+
+// Inspect implements sessionapi.Runtime.
+func (r *Runtime) Inspect(_ context.Context, id session.ID) (sessionapi.Status, error) {
+	st, err := r.readState(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return sessionapi.Status{}, apierror.New(apierror.NotFound, "sandbox_not_found", "the local runtime has no sandbox %s", id)
+	}
+	if err != nil {
+		return sessionapi.Status{}, fmt.Errorf("inspect %s: %w", id, err)
+	}
+	status := sessionapi.Status{Incarnation: st.Incarnation}
+	p, err := r.supervisor(id, st)
+	if errors.Is(err, os.ErrProcessDone) {
+		return status, nil
+	}
+	if err != nil {
+		return sessionapi.Status{}, fmt.Errorf("inspect %s: %w", id, err)
+	}
+	p.close()
+	status.Running, status.Handle = true, handle(id, st.Incarnation)
+	return status, nil
+}
+
+// List implements sessionapi.Runtime.
+func (r *Runtime) List(ctx context.Context) iter.Seq2[session.ID, error] {
+	return func(yield func(session.ID, error) bool) {
+		entries, err := os.ReadDir(r.sandboxes())
+		if err != nil {
+			yield("", fmt.Errorf("list sandboxes: %w", err))
+			return
+		}
+		for _, e := range entries {
+			if ctx.Err() != nil {
+				yield("", context.Cause(ctx))
+				return
+			}
+			if id, ok := session.ParseID(e.Name()); ok && e.IsDir() && !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
+// stopTimeout bounds how long killed processes may take to go. Only one that
+// hangs in the kernel takes longer than milliseconds.
+const stopTimeout = 30 * time.Second
+
+// Stop implements sessionapi.Runtime.
+func (r *Runtime) Stop(ctx context.Context, id session.ID) error {
+	release, err := r.locks.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := r.stop(ctx, id); err != nil {
+		return fmt.Errorf("stop %s: %w", id, err)
+	}
+	return nil
+}
+
+// Delete implements sessionapi.Runtime.
+func (r *Runtime) Delete(ctx context.Context, id session.ID) error {
+	release, err := r.locks.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := r.stop(ctx, id); err != nil {
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	// RemoveAll does not follow the symlinks a guest may have left.
+	if err := os.RemoveAll(r.dir(id)); err != nil {
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	return nil
+}
+
+// stop ends the processes of id, whatever incarnation they are of and whoever
+// started them, and removes what belongs to a running sandbox. The caller holds
+// the lock.
+func (r *Runtime) stop(ctx context.Context, id session.ID) error {
+	st, err := r.readState(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, fmt.Errorf("processes of %s are still there %v after SIGKILL", id, stopTimeout))
+	defer cancel()
+	if err := r.kill(ctx, id, st); err != nil {
+		return err
+	}
+	for _, dir := range []string{r.runDir(id), filepath.Join(r.dir(id), "etc")} {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	sockets, err := filepath.Glob(filepath.Join(r.SocketDir(), string(id)+"-*")) // an id has no pattern in it
+	if err != nil {
+		return err
+	}
+	for _, dir := range sockets {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return r.writeState(id, state{Incarnation: st.Incarnation})
+}
+
+// kill ends every process of the sandbox and returns when all are gone. Those
+// of its chain are known by their argument; the others are in the PID namespace
+// whose init is the first bwrap, and that one is gone only after all of them
+// are, whatever they did to hide.
+func (r *Runtime) kill(ctx context.Context, id session.ID, st state) error {
+	var init *process
+	if st.Init != nil && st.Boot == bootID() {
+		// In its exit it has no arguments any more.
+		p, err := reopenProcess(*st.Init)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		init = p
+	}
+	for {
+		chain, err := openChain(r.mark(id))
+		if init != nil {
+			chain, init = append(chain, init), nil
+		}
+		if len(chain) == 0 || err != nil {
+			closeAll(chain)
+			return err
+		}
+		err = killAll(ctx, chain)
+		closeAll(chain)
+		if err != nil {
+			return err
+		}
+		// Once more: one of them may have forked before it died.
+	}
+}
+
+// openChain holds all processes that have mark as an argument.
+func openChain(mark string) ([]*process, error) {
+	pids, err := processesWithArg(mark)
+	var chain []*process
+	for _, pid := range pids {
+		p, openErr := openProcess(pid)
+		if errors.Is(openErr, os.ErrProcessDone) {
+			continue
+		}
+		if openErr != nil {
+			return chain, openErr
+		}
+		chain = append(chain, p)
+	}
+	return chain, err
+}
+
+// killAll signals all before it waits for any: when one ends, the next is
+// killed by the kernel and then cannot be found any more.
+func killAll(ctx context.Context, chain []*process) error {
+	for _, p := range chain {
+		if err := p.kill(); err != nil {
+			return fmt.Errorf("kill process %d: %w", p.PID, err)
+		}
+	}
+	for _, p := range chain {
+		if err := p.wait(ctx); err != nil {
+			return fmt.Errorf("wait for process %d: %w", p.PID, err)
+		}
+	}
+	return nil
+}
+
+func closeAll(chain []*process) {
+	for _, p := range chain {
+		p.close()
+	}
+}
