@@ -26,6 +26,7 @@ const (
 	Unauthorized     Kind = "unauthorized"         // 401
 	Forbidden        Kind = "forbidden"            // 403
 	NotFound         Kind = "not_found"            // 404
+	MethodNotAllowed Kind = "method_not_allowed"   // 405
 	Conflict         Kind = "conflict"             // 409
 	Gone             Kind = "gone"                 // 410
 	TooLarge         Kind = "too_large"            // 413
@@ -45,6 +46,7 @@ var statuses = map[Kind]int{
 	Unauthorized:     http.StatusUnauthorized,
 	Forbidden:        http.StatusForbidden,
 	NotFound:         http.StatusNotFound,
+	MethodNotAllowed: http.StatusMethodNotAllowed,
 	Conflict:         http.StatusConflict,
 	Gone:             http.StatusGone,
 	TooLarge:         http.StatusRequestEntityTooLarge,

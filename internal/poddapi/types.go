@@ -58,7 +58,10 @@ type RunRequest struct {
 	// Stdin is given to the command, which then reads its end. Without it
 	// stdin is /dev/null.
 	Stdin *string `json:"stdin,omitempty"`
-	PTY   *Size   `json:"pty,omitempty"`
+	// StdinOpen keeps stdin open after Stdin, for POST …/{id}/stdin, until a
+	// call with ?eof=1. A terminal's is always open.
+	StdinOpen bool  `json:"stdin_open,omitempty"`
+	PTY       *Size `json:"pty,omitempty"`
 	// IdempotencyKey makes a repeated call give the command that the first
 	// one started.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
