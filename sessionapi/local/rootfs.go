@@ -36,60 +36,116 @@ func namespaceArgs(offline bool) []string {
 	return args
 }
 
+// procReadOnly are the parts of /proc through which root, even without
+// capabilities, changes the host: /proc/sys/kernel/core_pattern names a program
+// that the host's kernel runs. bwrap covers some of them, but not sys.
+var procReadOnly = []string{"sys", "sysrq-trigger", "fs", "irq", "bus", "acpi", "scsi"}
+
+// argList builds bwrap's flags.
+type argList struct {
+	args []string
+	made map[string]bool
+}
+
+func (a *argList) add(args ...string) { a.args = append(a.args, args...) }
+
+// parents makes the directories above path. Those that bwrap makes by itself
+// are closed to the guest user.
+func (a *argList) parents(path string) {
+	dir := filepath.Dir(path)
+	if dir == "/" || a.made[dir] {
+		return
+	}
+	a.parents(dir)
+	a.dir("0755", dir)
+}
+
+func (a *argList) dir(mode, path string) {
+	a.made[path] = true
+	a.add("--perms", mode, "--dir", path)
+}
+
+func (a *argList) tmpfs(mode, path string) {
+	a.parents(path)
+	a.made[path] = true
+	a.add("--perms", mode, "--tmpfs", path)
+}
+
+func (a *argList) bind(from, path string) {
+	a.parents(path)
+	a.made[path] = true
+	a.add("--bind", from, path)
+}
+
+// readOnly shows from at path. It leaves out what is not there.
+func (a *argList) readOnly(from, path string) {
+	if _, err := os.Stat(from); err != nil {
+		return
+	}
+	a.parents(path)
+	a.made[path] = true
+	a.add("--ro-bind-try", from, path) // it may go meanwhile
+}
+
 // bwrapArgs are bwrap's flags for a sandbox, without the command.
 func bwrapArgs(spec sessionapi.Spec, offline bool, dirs guestDirs, etcFiles map[string]string) []string {
-	args := append(namespaceArgs(offline), "--hostname", string(spec.ID))
-	add := func(a ...string) { args = append(args, a...) }
+	a := &argList{args: namespaceArgs(offline), made: make(map[string]bool)}
+	a.add("--hostname", string(spec.ID))
 
-	add("--ro-bind", "/usr", "/usr")
+	a.readOnly("/usr", "/usr")
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		switch fi, err := os.Lstat(dir); {
-		case err != nil:
-		case fi.Mode()&os.ModeSymlink != 0:
-			if target, err := os.Readlink(dir); err == nil {
-				add("--symlink", target, dir)
-			}
-		case fi.IsDir():
-			add("--ro-bind", dir, dir)
+		if target, err := os.Readlink(dir); err == nil {
+			a.add("--symlink", target, dir)
+		} else {
+			a.readOnly(dir, dir)
 		}
 	}
+	a.add("--proc", "/proc", "--dev", "/dev")
+	a.made["/proc"], a.made["/dev"] = true, true
+	for _, name := range procReadOnly {
+		a.readOnly("/proc/"+name, "/proc/"+name)
+	}
 
-	// bwrap binds the dangerous parts of /proc (sys, sysrq-trigger) read-only.
-	add("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm")
-	add("--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--dir", "/tmp/.X11-unix", "--perms", "1777", "--dir", "/tmp/.ICE-unix")
-	add("--perms", "0755", "--tmpfs", "/run", "--perms", "0755", "--dir", "/run/cubepod", "--bind", dirs.run, "/run/podd")
-	add("--perms", "0700", "--tmpfs", "/root")
-	add("--perms", "0755", "--dir", "/var", "--perms", "1777", "--tmpfs", "/var/tmp", "--symlink", "/run", "/var/run",
-		"--ro-bind-try", "/var/cache/fontconfig", "/var/cache/fontconfig", // or the first browser of each sandbox reads all fonts
-		"--perms", "0755", "--dir", "/var/lib", "--bind", dirs.podd, "/var/lib/podd")
-	add("--perms", "0755", "--dir", "/home", "--bind", dirs.home, "/home/cubeplex", "--bind", dirs.workspace, "/workspace")
-	add("--perms", "0755", "--dir", "/opt", "--perms", "0755", "--dir", "/opt/cubepod", "--ro-bind", dirs.bin, "/opt/cubepod/bin")
-	add("--perms", "0755", "--dir", "/etc")
+	a.tmpfs("1777", "/dev/shm")
+	a.tmpfs("1777", "/tmp")
+	a.dir("1777", "/tmp/.X11-unix")
+	a.dir("1777", "/tmp/.ICE-unix")
+	a.tmpfs("0755", "/run")
+	a.dir("0755", "/run/cubepod")
+	a.bind(dirs.run, "/run/podd")
+	a.tmpfs("0700", "/root")
+	a.tmpfs("1777", "/var/tmp")
+	a.add("--symlink", "/run", "/var/run")
+	a.bind(dirs.podd, "/var/lib/podd")
+	a.readOnly("/var/cache/fontconfig", "/var/cache/fontconfig") // or the first browser of each sandbox reads all fonts
+	a.bind(dirs.home, "/home/cubeplex")
+	a.bind(dirs.workspace, "/workspace")
+	a.readOnly(dirs.bin, "/opt/cubepod/bin")
+
 	for _, pattern := range hostEtc {
 		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are well-formed
 		for _, path := range found {
-			if _, err := os.Stat(path); err == nil { // not a dangling symlink
-				add("--ro-bind-try", path, path)
-			}
+			a.readOnly(path, path)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(etcFiles)) {
-		add("--ro-bind", filepath.Join(dirs.etc, name), "/etc/"+name)
+		a.readOnly(filepath.Join(dirs.etc, name), "/etc/"+name)
 	}
-	add("--symlink", "../proc/self/mounts", "/etc/mtab")
+	a.add("--symlink", "../proc/self/mounts", "/etc/mtab")
 	if dirs.desktop != "" {
-		add("--ro-bind", dirs.desktop, "/opt/cubepod/desktop",
-			"--ro-bind-try", filepath.Join(dirs.desktop, "policies"), "/etc/chromium/policies/managed")
+		a.readOnly(dirs.desktop, "/opt/cubepod/desktop")
+		a.readOnly(filepath.Join(dirs.desktop, "policies"), "/etc/chromium/policies/managed")
 	}
 	// Last, or bwrap could make no mount points. What is mounted on / stays as
 	// it is.
-	add("--remount-ro", "/")
+	a.add("--remount-ro", "/")
 
-	add("--cap-drop", "ALL")
+	a.add("--cap-drop", "ALL")
 	for _, c := range capabilities {
-		add("--cap-add", c)
+		a.add("--cap-add", c)
 	}
-	return append(args, "--chdir", "/")
+	a.add("--chdir", "/")
+	return a.args
 }
 
 // poddArgv starts podd in the guest.

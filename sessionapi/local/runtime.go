@@ -75,26 +75,38 @@ func New(opts Options) (*Runtime, error) {
 	r := &Runtime{opts: opts, log: cmp.Or(opts.Log, zap.NewNop())}
 	r.life, r.end = context.WithCancel(context.Background())
 
-	for _, dir := range []string{opts.Data, r.SocketDir(), r.sandboxes()} {
-		// Only root passes: files below may belong to uid 1000, who may be a
-		// user of this machine.
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("local runtime: %w", err)
-		}
-	}
-	real, err := filepath.EvalSymlinks(opts.Data)
-	if err != nil {
-		return nil, fmt.Errorf("local runtime: %w", err)
-	}
-	if strings.HasPrefix(real+"/", "/usr/") {
-		return nil, fmt.Errorf("local runtime: the data directory %s lies under /usr, which every sandbox sees", real)
-	}
 	// Ten digits of incarnations are plenty.
 	if longest := r.socket(session.LocalEndpoint("abcdefghij0123456789", 9_999_999_999)); len(longest) > maxSocketPath {
 		return nil, fmt.Errorf("local runtime: the path of the data directory %s is %d characters too long for the Unix sockets in it",
 			opts.Data, len(longest)-maxSocketPath)
 	}
+	if err := makeData(opts.Data, r.SocketDir(), r.sandboxes()); err != nil {
+		return nil, fmt.Errorf("local runtime: %w", err)
+	}
 	return r, nil
+}
+
+// makeData makes directories that only root passes: files below may belong to
+// uid 1000, who may be a user of this machine.
+func makeData(data string, sub ...string) error {
+	existing := data
+	real, err := filepath.EvalSymlinks(existing)
+	for errors.Is(err, fs.ErrNotExist) && existing != "/" {
+		existing = filepath.Dir(existing)
+		real, err = filepath.EvalSymlinks(existing)
+	}
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(real+"/", "/usr/") {
+		return fmt.Errorf("the data directory %s lies under /usr, which every sandbox sees", data)
+	}
+	for _, dir := range append([]string{data}, sub...) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close ends what this Runtime does in the background and waits for it.

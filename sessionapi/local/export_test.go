@@ -1,0 +1,4 @@
+package local
+
+// For tests of pure functions.
+var ResolvConf = resolvConf
