@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/cdpfront"
+)
+
+// Fixed points of a guest: a client of the desktop knows them without asking.
+const (
+	display      = ":99"
+	viewerPort   = 8080
+	terminalPort = 7681
+	frontPort    = cdpfront.Port
+	cdpPort      = 9223 // Chromium's own, behind the front
+
+	guestUser = "cubeplex"
+	guestHome = "/home/cubeplex"
+	guestUID  = 1000
+	guestGID  = 1000
+
+	// guestPath finds the desktop's programs, whoever calls us.
+	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// Config is what can be set, all by environment: a program that runs the ctl
+// in a guest controls that, and people have no reason to.
+type Config struct {
+	RunDir     string // lock, pid files, logs, VNC socket
+	ProfileDir string // the browser's user data directory
+	Chromium   string // the browser's program; empty means look for one
+	WebDir     string // the viewer's and the terminal's pages
+
+	Locale []string // LANG and the like, as VAR=value
+	Log    io.Writer
+}
+
+// setting is one environment variable of ours.
+type setting struct {
+	name, value, help string
+}
+
+func settings() []setting {
+	return []setting{
+		{"CUBEPOD_RUN_DIR", "/run/cubepod/desktop", "lock, pid files and logs"},
+		{"CUBEPOD_PROFILE_DIR", guestHome + "/.config/chromium", "the browser's profile"},
+		{"CUBEPOD_CHROMIUM", "", "the browser's program; looked for when empty"},
+		{"CUBEPOD_WEB_DIR", "", "pages of viewer and terminal; the folder web beside this program when empty"},
+	}
+}
+
+// localeVariables are handed on to the desktop; nothing else of the caller's
+// environment is.
+var localeVariables = []string{"LANG", "LANGUAGE", "LC_ALL", "TZ"}
+
+func printUsage(w io.Writer) {
+	io.WriteString(w, usage)
+	for _, s := range settings() {
+		fmt.Fprintf(w, "  %-20s %s\n  %-20s default %q\n", s.name, s.help, "", s.value)
+	}
+	fmt.Fprintf(w, "  %-20s handed on to the desktop\n", strings.Join(localeVariables, ", "))
+}
+
+// loadConfig reads the settings.
+func loadConfig(getenv func(string) string, log io.Writer) (Config, error) {
+	value := make(map[string]string)
+	for _, s := range settings() {
+		value[s.name] = getenv(s.name)
+		if value[s.name] == "" {
+			value[s.name] = s.value
+		}
+	}
+	cfg := Config{
+		RunDir:     value["CUBEPOD_RUN_DIR"],
+		ProfileDir: value["CUBEPOD_PROFILE_DIR"],
+		Chromium:   value["CUBEPOD_CHROMIUM"],
+		WebDir:     value["CUBEPOD_WEB_DIR"],
+		Log:        log,
+	}
+	if cfg.WebDir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return Config{}, err
+		}
+		cfg.WebDir = filepath.Join(filepath.Dir(self), "web")
+	}
+	for _, name := range localeVariables {
+		v := getenv(name)
+		if v == "" && name == "LANG" {
+			v = "C.UTF-8"
+		}
+		if v != "" {
+			cfg.Locale = append(cfg.Locale, name+"="+v)
+		}
+	}
+	return cfg, cfg.Validate()
+}
+
+// Validate reports what cannot work.
+func (c Config) Validate() error {
+	for name, dir := range map[string]string{"run": c.RunDir, "profile": c.ProfileDir, "web": c.WebDir} {
+		if !filepath.IsAbs(dir) {
+			return apierror.New(apierror.Invalid, "invalid_settings", "the %s directory %q must be an absolute path", name, dir)
+		}
+	}
+	return nil
+}
+
+// Resolution is the size of the screen in pixels.
+type Resolution struct{ Width, Height int }
+
+// Bounds of a resolution.
+var (
+	defaultResolution = Resolution{1280, 800}
+	minResolution     = Resolution{320, 200}
+	maxResolution     = Resolution{3840, 2160}
+)
+
+// String gives the resolution with its depth, which is always 24.
+func (r Resolution) String() string { return fmt.Sprintf("%dx%dx24", r.Width, r.Height) }
+
+// ParseResolution reads "WxHx24".
+func ParseResolution(s string) (Resolution, error) {
+	bad := apierror.New(apierror.Invalid, "invalid_resolution", "resolution %q: want WxHx24, from %v to %v", s, minResolution, maxResolution)
+	f := strings.Split(s, "x")
+	if len(f) != 3 || f[2] != "24" {
+		return Resolution{}, bad
+	}
+	w, err1 := strconv.ParseUint(f[0], 10, 16)
+	h, err2 := strconv.ParseUint(f[1], 10, 16)
+	r := Resolution{int(w), int(h)}
+	if err1 != nil || err2 != nil ||
+		r.Width < minResolution.Width || r.Height < minResolution.Height ||
+		r.Width > maxResolution.Width || r.Height > maxResolution.Height {
+		return Resolution{}, bad
+	}
+	return r, nil
+}
+
+// checkURL refuses what a browser must not be told to open by strangers, such
+// as file: and javascript:, and what its command line would take for a flag.
+func checkURL(s string) error {
+	if s == "about:blank" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return apierror.New(apierror.Invalid, "invalid_url", "url %q: want http, https or about:blank", s)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubeplexai/cubepod/desktopctl/x11"
+	"github.com/cubeplexai/cubepod/internal/apierror"
+)
+
+// becomeGuest makes this process the guest's user. Root makes the directories
+// that only root can make, and then gives all its rights up for good.
+func becomeGuest(cfg Config) error {
+	switch uid := os.Geteuid(); uid {
+	case guestUID:
+	case 0:
+		if err := makeDirsAsRoot(cfg); err != nil {
+			return err
+		}
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(guestGID), syscall.Setuid(guestUID)); err != nil {
+			return fmt.Errorf("become uid %d: %w", guestUID, err)
+		}
+	default:
+		return apierror.New(apierror.Forbidden, "not_permitted", "run me as uid %d, or as root: uid %d owns no desktop", guestUID, uid)
+	}
+	unix.Umask(0o022)
+	if err := os.MkdirAll(cfg.RunDir, 0o700); err != nil {
+		return apierror.Wrap(err, apierror.Internal, "run_dir", "the run directory %s cannot be made", cfg.RunDir)
+	}
+	if err := unix.Access(cfg.RunDir, unix.W_OK); err != nil {
+		return apierror.Wrap(err, apierror.Internal, "run_dir", "the run directory %s must belong to uid %d", cfg.RunDir, guestUID)
+	}
+	return makeSocketDir()
+}
+
+// makeDirsAsRoot makes what is missing of the directories the guest's user
+// needs and cannot make. What exists is left alone, whoever owns it.
+func makeDirsAsRoot(cfg Config) error {
+	if err := makeSocketDir(); err != nil {
+		return err
+	}
+	// The parent of the run directory holds files of root's, too.
+	if err := os.MkdirAll(filepath.Dir(cfg.RunDir), 0o755); err != nil {
+		return err
+	}
+	if err := makeGuestDir(cfg.RunDir, 0o700); err != nil {
+		return err
+	}
+	return makeGuestDir(cfg.ProfileDir, 0o700)
+}
+
+// makeGuestDir makes path and its missing parents, each the guest user's own.
+func makeGuestDir(path string, mode fs.FileMode) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	if err := makeGuestDir(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// Given away through the open directory: the parent may be the user's,
+	// who could put a link to something else in its place.
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	return unix.Fchown(fd, guestUID, guestGID)
+}
+
+// makeSocketDir makes the directory of the X server's socket, which a fresh
+// /tmp lacks and without which the server carries on unreachable.
+func makeSocketDir() error {
+	dir := filepath.Dir(x11.SocketPath(display))
+	if err := os.Mkdir(dir, 0o1777); errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o777|fs.ModeSticky) // whatever the umask was
+}
+
+// environment is all that the desktop's processes find in theirs. Nothing is
+// inherited but the locale: a desktop is the same whoever started it, and a
+// caller's secrets stay out of the browser.
+func (c Config) environment() []string {
+	return append([]string{
+		"HOME=" + guestHome,
+		"USER=" + guestUser,
+		"LOGNAME=" + guestUser,
+		"SHELL=/bin/bash",
+		"PATH=" + guestPath,
+		"DISPLAY=" + display,
+		"XDG_CONFIG_HOME=" + guestHome + "/.config",
+		"XDG_CACHE_HOME=" + guestHome + "/.cache",
+		"XDG_DATA_HOME=" + guestHome + "/.local/share",
+		"XDG_RUNTIME_DIR=" + c.RunDir,
+		// No session bus, and no search for one.
+		"DBUS_SESSION_BUS_ADDRESS=disabled:",
+	}, c.Locale...)
+}
+
+// export gives the settings to a program of ours.
+func (c Config) export() []string {
+	return []string{
+		"CUBEPOD_RUN_DIR=" + c.RunDir,
+		"CUBEPOD_PROFILE_DIR=" + c.ProfileDir,
+		"CUBEPOD_CHROMIUM=" + c.Chromium,
+		"CUBEPOD_WEB_DIR=" + c.WebDir,
+	}
+}
+
+// pages is the folder of a page's files.
+func (c Config) pages(name string) string { return filepath.Join(c.WebDir, name) }
+
+// findProgram looks for a program of the desktop.
+func findProgram(name string) (string, error) {
+	for dir := range strings.SplitSeq(guestPath, ":") {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", apierror.New(apierror.Unsupported, "program_missing", "%s is not installed in this image", name)
+}

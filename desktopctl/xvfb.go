@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cubeplexai/cubepod/desktopctl/daemon"
+	"github.com/cubeplexai/cubepod/desktopctl/x11"
+	"github.com/cubeplexai/cubepod/internal/apierror"
+)
+
+// server is the X server. It starts with the largest screen and is made
+// smaller before its first client comes: RANDR cannot grow a screen beyond
+// its first size, and a new resolution must not cost the open pages. The
+// price is 30 MB of framebuffer.
+//
+// There is no authorization: the server listens on a Unix socket only and
+// then admits local clients alone, and a guest has no other users. A cookie
+// would break every tool that is told no more than DISPLAY.
+func (s *Stack) server() component {
+	return component{xvfb, "xvfb", s.prepareXvfb, s.serverReady}
+}
+
+func (s *Stack) prepareXvfb() (daemon.Spec, error) {
+	path, err := findProgram("Xvfb")
+	if err != nil {
+		return daemon.Spec{}, err
+	}
+	if err := clearDisplay(); err != nil {
+		return daemon.Spec{}, err
+	}
+	return daemon.Spec{Args: []string{
+		path, display,
+		"-screen", "0", maxResolution.String(),
+		"-nolisten", "tcp",
+		"-noreset", // lives on when its last client leaves
+		"-dpi", "96",
+		"-s", "0", // no screen saver
+		"+extension", "RANDR",
+	}}, nil
+}
+
+// serverReady is ready when the server answers, and is the one we started.
+func (s *Stack) serverReady(ctx context.Context, p *daemon.Process) error {
+	conn, err := x11.Dial(ctx, display)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if pid := conn.ServerPid(); pid != 0 && pid != p.Pid {
+		return apierror.New(apierror.Conflict, "display_in_use", "display %s belongs to another X server, pid %d", display, pid)
+	}
+	return nil
+}
+
+// clearDisplay removes the lock and the socket of a server that is gone. Only
+// the display tells, not the files: a lock's pid may have been given to any
+// process since.
+func clearDisplay() error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
+	conn, err := x11.Dial(ctx, display)
+	if err == nil {
+		defer conn.Close()
+		return apierror.New(apierror.Conflict, "display_in_use", "display %s belongs to another X server, pid %d", display, conn.ServerPid())
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		return apierror.Wrap(err, apierror.Conflict, "display_in_use", "display %s belongs to another X server that does not answer", display)
+	}
+	for _, path := range []string{x11.LockPath(display), x11.SocketPath(display)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return apierror.Wrap(err, apierror.Conflict, "display_in_use", "%s is left from another user's X server and cannot be removed", path)
+		}
+	}
+	return nil
+}
+
+// resize gives the screen that size and remembers it.
+func (s *Stack) resize(ctx context.Context, size Resolution) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := x11.Dial(ctx, display)
+	if err != nil {
+		return fmt.Errorf("resize: %w", err)
+	}
+	defer conn.Close()
+	if err := conn.SetSize(size.Width, size.Height); err != nil {
+		return err
+	}
+	return s.rememberResolution(size)
+}
+
+// resolution is the size of the screen, the last one's when there is none, or
+// the default when there never was one.
+func (s *Stack) resolution(ctx context.Context) Resolution {
+	if s.found[xvfb] != nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if conn, err := x11.Dial(ctx, display); err == nil {
+			defer conn.Close()
+			w, h, _ := conn.Size()
+			return Resolution{w, h}
+		}
+	}
+	b, err := os.ReadFile(s.resolutionFile())
+	if err != nil {
+		return defaultResolution
+	}
+	r, err := ParseResolution(strings.TrimSpace(string(b)))
+	if err != nil {
+		return defaultResolution
+	}
+	return r
+}
+
+func (s *Stack) resolutionFile() string { return filepath.Join(s.cfg.RunDir, "resolution") }
+
+func (s *Stack) rememberResolution(r Resolution) error {
+	tmp := s.resolutionFile() + "." + strconv.Itoa(os.Getpid())
+	if err := os.WriteFile(tmp, []byte(r.String()+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, s.resolutionFile())
+}
