@@ -44,20 +44,25 @@ func generatedEtc(id session.ID, hostResolv string, offline bool) map[string]str
 		"resolv.conf": resolvConf(hostResolv, offline),
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n" +
 			"protocols: files\nservices: files\nethers: files\nrpc: files\n",
-		"machine-id": hex.EncodeToString(machine[:16]) + "\n",
-		"profile":    profile,
-		"bash.bashrc": "case $- in *i*) ;; *) return ;; esac\n" +
-			"PS1='\\w\\$ '\n" +
-			"shopt -s checkwinsize\n" + sourceEnv,
+		"machine-id":  hex.EncodeToString(machine[:16]) + "\n",
+		"profile":     profile,
+		"bash.bashrc": bashrc,
 	}
 }
 
 const (
 	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// sourceEnv gives interactive shells the terminal's environment.
 	sourceEnv = "[ ! -r " + poddapi.EnvFile + " ] || . " + poddapi.EnvFile + "\n"
-	profile   = "PATH=" + guestPath + "\nexport PATH\n" +
-		"if [ -n \"$BASH_VERSION\" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; else " +
-		"case $- in *i*) " + "[ ! -r " + poddapi.EnvFile + " ] || . " + poddapi.EnvFile + " ;; esac; fi\n"
+	bashrc    = "case $- in *i*) ;; *) return ;; esac\n" +
+		"PS1='\\w\\$ '\n" +
+		"shopt -s checkwinsize\n" +
+		sourceEnv
+	profile = "PATH=" + guestPath + "\n" +
+		"export PATH\n" +
+		"case $- in *i*) ;; *) return ;; esac\n" +
+		"if [ -n \"$BASH_VERSION\" ]; then . /etc/bash.bashrc; return; fi\n" +
+		sourceEnv
 )
 
 // resolvConf gives the guest's resolv.conf for the host's. A resolver on the
@@ -98,7 +103,7 @@ func loopback(addr string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// writeEtc makes the generated files in dir and returns their names.
+// writeEtc makes dir with the generated files in it.
 func writeEtc(dir string, files map[string]string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err

@@ -70,6 +70,9 @@ func (r *Runtime) probe(ctx context.Context) (supervision, error) {
 			return online, nil
 		}
 		noNetwork = err
+		if r.host.argv != nil {
+			return r.host, nil // as before
+		}
 	}
 	alone := supervision{argv: []string{"unshare", "--pid", "--fork", "--"}, offline: true}
 	if err := tryOut(ctx, alone); err != nil {
@@ -78,7 +81,7 @@ func (r *Runtime) probe(ctx context.Context) (supervision, error) {
 		}
 		return supervision{}, unavailable(err, "this machine does not let bubblewrap make namespaces: the local runtime needs CAP_SYS_ADMIN (a container needs --privileged)")
 	}
-	if noNetwork != nil && r.host.argv == nil { // said once
+	if noNetwork != nil {
 		r.log.Warn("sandboxes are offline: pasta does not work here; it is in the package passt and needs a default route", zap.Error(noNetwork))
 	}
 	r.host = alone
@@ -106,14 +109,12 @@ func pasta(ctx context.Context) (supervision, error) {
 		// a forwarded port, in either direction.
 		"--no-map-gw",
 		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
+		"--dns-forward", dnsForward,
 	}
 	for _, flag := range []string{"--map-host-loopback", "--map-guest-addr"} { // of 2024 and later
 		if bytes.Contains(help, []byte(flag)) {
 			argv = append(argv, flag, "none")
 		}
-	}
-	if conf, err := os.ReadFile("/etc/resolv.conf"); err == nil && onlyLoopback(string(conf)) {
-		argv = append(argv, "--dns-forward", dnsForward)
 	}
 	return supervision{argv: append(argv, "--")}, nil
 }

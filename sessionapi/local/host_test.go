@@ -1,7 +1,9 @@
 package local_test
 
 import (
+	"bytes"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/testutil"
 	"github.com/cubeplexai/cubepod/sessionapi/local"
+	"github.com/cubeplexai/cubepod/sessionapi/runtimetest"
 )
 
 func TestNewRefusesDirectory(t *testing.T) {
@@ -97,5 +100,76 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 				t.Errorf("got %v, want %q in:\n%s", err, tt.want, out)
 			}
 		})
+	}
+}
+
+const resolverEnv = "CUBEPOD_TEST_RESOLVER_GUEST_DIR"
+
+// TestResolverHere is no test: TestResolverOnLoopback runs it on a network of
+// its own. It serves DNS on the host's loopback and asks from a sandbox.
+func TestResolverHere(t *testing.T) {
+	guestDir := os.Getenv(resolverEnv)
+	if guestDir == "" {
+		return
+	}
+	server, err := net.ListenPacket("udp", "127.0.0.53:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		answerAll(server)
+	}()
+	defer func() { server.Close(); <-served }()
+
+	g, _ := runtimetest.Start(t, newRuntime(t, guestDir), runtimetest.NewSpec())
+	if got := g.Run(t, "getent ahostsv4 anything.example"); !strings.HasPrefix(got, "10.1.2.3 ") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// answerAll answers every DNS query with the address 10.1.2.3.
+func answerAll(server net.PacketConn) {
+	query := make([]byte, 512)
+	for {
+		n, from, err := server.ReadFrom(query)
+		if err != nil {
+			return
+		}
+		const header = 12
+		end := bytes.IndexByte(query[header:n], 0) + header + 1 + 4 // name, type, class
+		reply := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0}, query[header:end]...)
+		reply = append(reply, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 1, 2, 3)
+		_, _ = server.WriteTo(reply, from) // the client asks again
+	}
+}
+
+func TestResolverOnLoopback(t *testing.T) {
+	testutil.NeedRoot(t)
+	testutil.NeedProgram(t, "pasta")
+	testutil.NeedProgram(t, "ip")
+	guestDir := standIn(t)
+	resolv := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(resolv, []byte("nameserver 127.0.0.53\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = `set -e
+		ip link set lo up
+		ip tuntap add out0 mode tap
+		ip addr add 10.9.9.2/24 dev out0
+		ip link set out0 up
+		ip route add default via 10.9.9.1
+		mount --bind "$1" /etc/resolv.conf
+		exec "$2" -test.run='^TestResolverHere$' -test.v`
+	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "--mount", "sh", "-c", script, "sh", resolv, self)
+	cmd.Env = append(os.Environ(), resolverEnv+"="+guestDir)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestResolverHere") {
+		t.Errorf("got %v:\n%s", err, out)
 	}
 }

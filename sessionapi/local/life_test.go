@@ -343,3 +343,19 @@ func TestStartGivenUp(t *testing.T) {
 	}
 	wantNothingLeft(t, data)
 }
+
+// TestInheritedFiles starts a sandbox in a program that was itself started with
+// an open pipe, as make and shells do.
+func TestInheritedFiles(t *testing.T) {
+	rt := newRuntime(t, standIn(t))
+	inherited := filepath.Join(t.TempDir(), "inherited")
+	fd, err := syscall.Open(inherited, syscall.O_CREAT|syscall.O_RDWR, 0o600) // without O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	g, _ := runtimetest.Start(t, rt, runtimetest.NewSpec())
+	if got := g.RunRoot(t, "ls -l /proc/[0-9]*/fd"); strings.Contains(got, inherited) {
+		t.Errorf("the sandbox holds a file of ours:\n%s", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -18,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	runtimetest.ActAsPodd()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // dataDir is a t.TempDir with a short name: Unix sockets go into it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/poddapi"
@@ -192,6 +194,9 @@ func (r *Runtime) spawn(id session.ID, argv []string) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
+	// What this program inherited, a pipe of its shell or of make, is not marked
+	// close-on-exec yet. Old kernels cannot do it: then it is inherited on.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	child, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"PATH=" + guestPath, "LANG=C.UTF-8", "HOME=/root"},

@@ -315,7 +315,7 @@ func testLoopback(t *testing.T, rt sessionapi.Runtime) {
 	one, _ := Start(t, rt, NewSpec())
 	two, _ := Start(t, rt, NewSpec())
 	const port = 18081
-	one.Run(t, fmt.Sprintf("setsid python3 -m http.server --bind 127.0.0.1 %d >/dev/null 2>&1 &", port))
+	one.Run(t, fmt.Sprintf(listen, port))
 	one.Run(t, "until "+dial("127.0.0.1", port)+"; do sleep 0.05; done")
 
 	if !two.Fails(t, dial("127.0.0.1", port)) {
@@ -332,18 +332,21 @@ func testLoopback(t *testing.T, rt sessionapi.Runtime) {
 	}
 }
 
+// Any Debian image has these programs.
+const (
+	// listen is a shell command that listens on a loopback port, %d, in the
+	// background.
+	listen = `setsid perl -MIO::Socket::INET -e '
+		my $l = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => %d, Listen => 5) or die;
+		1 while $l->accept' >/dev/null 2>&1 &`
+	// gateway is a shell command that prints the default gateway, if any.
+	gateway = `perl -lane 'print join ".", reverse map hex, $F[2] =~ /../g if $F[1] eq "00000000"' /proc/net/route`
+)
+
 // dial is a shell command that succeeds if it can connect.
 func dial(addr string, port int) string {
-	return fmt.Sprintf(`timeout 2 python3 -c 'import socket; socket.create_connection(("%s", %d), 2)' 2>/dev/null`, addr, port)
+	return fmt.Sprintf("timeout 2 bash -c '</dev/tcp/%s/%d' 2>/dev/null", addr, port)
 }
-
-// gateway is a shell command that prints the guest's default gateway, if any.
-const gateway = `python3 -c '
-import socket
-for line in open("/proc/net/route"):
-    f = line.split()
-    if f[1] == "00000000":
-        print(socket.inet_ntoa(bytes.fromhex(f[2])[::-1]))'`
 
 func testFilesApart(t *testing.T, rt sessionapi.Runtime) {
 	one, _ := Start(t, rt, NewSpec())
