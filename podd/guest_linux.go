@@ -1,0 +1,60 @@
+package main
+
+import (
+	"log"
+	"os"
+
+	"github.com/cubeplexai/cubepod/internal/poddapi"
+	"golang.org/x/sys/unix"
+)
+
+// becomeSubreaper makes podd the parent of what its commands leave behind, so
+// that it can end and reap it. PID 1 is that already.
+func becomeSubreaper() error {
+	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// reapOrphans reaps the ended children that the kernel gave to podd when their
+// parents had died, and returns their number. It runs on the main thread:
+// orphans become children of that thread, while commands are children of the
+// threads that started them, so that __WNOTHREAD takes no command's exit code
+// away.
+func reapOrphans() (n int) {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WNOTHREAD|unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || pid == 0:
+			return n
+		default:
+			n++
+		}
+	}
+}
+
+// prepareGuest makes the directories that the rest of the guest expects. A
+// read-only or unprivileged guest does without.
+func prepareGuest(config Config, logger *log.Logger) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	makeDir(poddapi.RunDir, 0o755, 0, 0, logger)
+	makeDir(poddapi.RunDir+"/desktop", 0o700, poddapi.GuestUID, poddapi.GuestGID, logger)
+	if config.Workdir == poddapi.Workdir {
+		makeDir(config.Workdir, 0o755, poddapi.GuestUID, poddapi.GuestGID, logger)
+	}
+}
+
+// makeDir makes a directory that is missing.
+func makeDir(path string, mode os.FileMode, uid, gid int, logger *log.Logger) {
+	err := os.Mkdir(path, mode)
+	if os.IsExist(err) {
+		return
+	}
+	if err == nil {
+		err = os.Chown(path, uid, gid)
+	}
+	if err != nil {
+		logger.Printf("make %s: %v", path, err)
+	}
+}

@@ -1,0 +1,118 @@
+// Command podd is the daemon in a sandbox: it runs commands, moves files, and
+// opens the sandbox's ports to who shows its token. internal/poddapi has the
+// wire types.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/cubeplexai/cubepod/podd/command"
+	"github.com/cubeplexai/cubepod/podd/server"
+)
+
+// closeTimeout bounds the graceful end.
+const closeTimeout = 10 * time.Second
+
+// The main goroutine keeps the main thread, which is the parent of every
+// orphan; see reapOrphans.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	logger := log.New(os.Stderr, "[podd] ", 0)
+	config, err := parseConfig(os.Args[1:], os.Getenv, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		logger.Print(err)
+		os.Exit(2)
+	case config.version:
+		fmt.Println(version())
+		return
+	}
+	if err := run(config, logger); err != nil {
+		logger.Print(err)
+		os.Exit(1)
+	}
+}
+
+// run serves until SIGTERM or SIGINT.
+func run(config Config, logger *log.Logger) error {
+	syscall.Umask(0o022)
+	prepareGuest(config, logger)
+	if err := becomeSubreaper(); err != nil {
+		logger.Printf("become subreaper: %v", err)
+	}
+	options := server.Options{
+		Addr: config.Addr, Workdir: config.Workdir, InitState: os.Getenv("CUBEPOD_INIT_STATE"), Version: version(), Log: logger,
+	}
+	if config.TokenFile == "" {
+		logger.Print("no token file: every caller is served")
+	} else {
+		var err error
+		if options.Tokens, err = server.ReadTokens(config.TokenFile); err != nil {
+			return err
+		}
+	}
+	commands, err := command.Open(command.Options{StateDir: config.StateDir, Workdir: config.Workdir, Log: logger})
+	if err != nil {
+		return err
+	}
+	srv := server.New(commands, options)
+	if err := srv.Listen(); err != nil {
+		return errors.Join(err, commands.Close())
+	}
+	logger.Printf("listening on %s", srv.Addr())
+
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	children := make(chan os.Signal, 1) // one stands for any number
+	signal.Notify(children, syscall.SIGCHLD)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve() }()
+	err = attend(stop, children, served, commands)
+
+	// The commands first, so that who waits for one gets its answer.
+	closed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		closed <- errors.Join(commands.Close(), srv.Close(ctx))
+	}()
+	return errors.Join(err, <-closed)
+}
+
+// attend reaps orphans until podd is told to stop or cannot serve any more.
+func attend(stop, children <-chan os.Signal, served <-chan error, commands *command.Manager) error {
+	for {
+		select {
+		case <-children:
+			if reapOrphans() > 0 {
+				commands.OrphanReaped()
+			}
+		case err := <-served:
+			return err
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+// version is what the build recorded.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}
