@@ -39,8 +39,8 @@ func generatedEtc(id session.ID, hostResolv string, offline bool) map[string]str
 			fmt.Sprintf("cubeplex:x:%d:\n", poddapi.GuestGID) +
 			"nogroup:x:65534:\n",
 		"hostname": string(id) + "\n",
-		"hosts": "127.0.0.1\tlocalhost " + string(id) + "\n" +
-			"::1\tlocalhost ip6-localhost ip6-loopback\n",
+		"hosts": "127.0.0.1\tlocalhost " + string(id) + "\n" + // both families, or the other one is asked of DNS
+			"::1\tlocalhost ip6-localhost ip6-loopback " + string(id) + "\n",
 		"resolv.conf": resolvConf(hostResolv, offline),
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n" +
 			"protocols: files\nservices: files\nethers: files\nrpc: files\n",
