@@ -70,3 +70,9 @@ type Template struct {
 	// Desktop says that the sandbox has the desktop stack.
 	Desktop bool
 }
+
+// Checker is a Runtime that can tell whether its host could start a sandbox
+// now.
+type Checker interface {
+	Check(ctx context.Context) error
+}

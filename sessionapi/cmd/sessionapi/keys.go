@@ -1,0 +1,82 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cubeplexai/cubepod/internal/keyfile"
+	"github.com/cubeplexai/cubepod/sessionapi"
+)
+
+// secrets are all keys of the program.
+type secrets struct {
+	sessionapi.Keys
+	api *sessionapi.APIKeys
+}
+
+// loadSecrets reads the key files. With an embedded Redis those that no flag
+// names are under the data directory, and made when they are not there: nobody
+// shares them.
+func loadSecrets(c *Config) (secrets, error) {
+	var s secrets
+	dir := filepath.Join(c.Data, "keys")
+	load := func(path, name, kid string) (keyfile.Keys, error) {
+		if path == "" {
+			return keyfile.Ensure(filepath.Join(dir, name), kid)
+		}
+		return keyfile.Load(path)
+	}
+	var err error
+	if s.Master, err = load(c.MasterKey, "master", "m1"); err != nil {
+		return s, fmt.Errorf("--master-key: %w", err)
+	}
+	if s.Tunnel, err = load(c.TunnelKey, "tunnel", "t1"); err != nil {
+		return s, fmt.Errorf("--tunnel-key: %w", err)
+	}
+	if s.Panel, err = load(c.PanelKeys, "panel", "p1"); err != nil {
+		return s, fmt.Errorf("--panel-keys: %w", err)
+	}
+	path := c.APIKeys
+	if path == "" {
+		path = filepath.Join(dir, "api")
+		if err := ensureAdminKey(path, filepath.Join(dir, "admin-key")); err != nil {
+			return s, fmt.Errorf("make API key: %w", err)
+		}
+	}
+	if s.api, err = sessionapi.LoadAPIKeys(path); err != nil {
+		return s, fmt.Errorf("--api-keys: %w", err)
+	}
+	return s, nil
+}
+
+// ensureAdminKey makes an administrator's key and the file of its hash, unless
+// that file is there. The data directory's lock keeps others out.
+func ensureAdminKey(hashes, plain string) error {
+	if _, err := os.Stat(hashes); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	key := "cp_" + rand.Text()
+	if err := writeFile(plain, key+"\n"); err != nil {
+		return err
+	}
+	// The hash comes last: a crash before it makes a new pair the next time.
+	return writeFile(hashes, fmt.Sprintf("admin sha256:%x admin\n", sha256.Sum256([]byte(key))))
+}
+
+// writeFile puts content at path whole, for the owner only.
+func writeFile(path, content string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".key-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(content)
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
