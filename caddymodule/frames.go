@@ -1,0 +1,229 @@
+package caddymodule
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// closeGrace is how long a client has to take the rest of a frame and the
+// close frame, and then to close its side.
+const closeGrace = 2 * time.Second
+
+// errStreamClosed is what writers get after a close frame was sent.
+var errStreamClosed = errors.New("the stream was closed")
+
+// frameWriter writes what a WebSocket's server says to its client and knows
+// where a frame ends, so that a close frame of the edge never lands inside
+// another one. Every writer goes through it, also Caddy's, which closes streams
+// of a configuration long gone.
+type frameWriter struct {
+	write    func([]byte) (int, error)
+	deadline func(time.Time) error // bounds reads and writes of the client
+
+	sent chan struct{} // closed when the close frame is out
+
+	deadlineMu sync.Mutex // guards stopped; held while the deadline is set
+	stopped    bool
+
+	mu      sync.Mutex // guards the fields below
+	header  []byte     // of the frame at hand, as far as it has come
+	payload uint64     // what is left of it
+	pending []byte     // a close frame that waits for the end of the frame
+	over    bool       // a close frame was sent, by whichever side
+}
+
+func newFrameWriter(write func([]byte) (int, error), deadline func(time.Time) error) *frameWriter {
+	return &frameWriter{write: write, deadline: deadline, sent: make(chan struct{})}
+}
+
+// Write passes p on. Once a close frame is due it passes what completes the
+// frame at hand, then the close frame, and fails.
+func (f *frameWriter) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over && f.pending != nil {
+		return 0, errStreamClosed
+	}
+	if !f.boundary() && isCaddysClose(p) {
+		f.pending = append([]byte(nil), p...)
+		return len(p), nil
+	}
+	if f.pending == nil {
+		f.scan(p, false)
+		return f.write(p)
+	}
+	n := f.scan(p, true)
+	n, err := f.write(p[:n])
+	if err != nil {
+		return n, err
+	}
+	if f.boundary() {
+		f.sendPending()
+		return n, errStreamClosed
+	}
+	return n, nil // all of it: the frame goes on
+}
+
+// close sends a close frame at the next frame boundary and returns once it is
+// out, or cannot go out within [closeGrace]. The stream takes no more after it.
+func (f *frameWriter) close(status uint16, reason string) {
+	// Also frees a writer that holds the lock for a client that does not read.
+	f.deadlineMu.Lock()
+	if !f.stopped {
+		_ = f.deadline(time.Now().Add(closeGrace)) // a connection that is closed already needs none
+	}
+	f.deadlineMu.Unlock()
+	f.mu.Lock()
+	if f.over || f.pending != nil {
+		f.mu.Unlock()
+		return
+	}
+	f.pending = closeFrame(status, reason)
+	if f.boundary() {
+		f.sendPending()
+	}
+	f.mu.Unlock()
+	grace := time.NewTimer(closeGrace)
+	defer grace.Stop()
+	select {
+	case <-f.sent:
+	case <-grace.C:
+	}
+}
+
+// stop lets nothing through any more. After it the client's connection is not
+// touched.
+func (f *frameWriter) stop() {
+	f.deadlineMu.Lock()
+	f.stopped = true
+	f.deadlineMu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	if f.pending == nil {
+		f.pending = []byte{}
+	}
+}
+
+// closing reports whether the edge itself closed the stream.
+func (f *frameWriter) closing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pending != nil
+}
+
+// sendPending sends the close frame that waits. The lock is held.
+func (f *frameWriter) sendPending() {
+	f.over = true
+	_, _ = f.write(f.pending) // whoever cannot be told will see the end
+	close(f.sent)
+}
+
+// boundary reports whether a frame has ended and none has begun.
+func (f *frameWriter) boundary() bool { return len(f.header) == 0 && f.payload == 0 }
+
+// scan follows the frames in p. With stop it ends at the first boundary and
+// returns how far it came.
+func (f *frameWriter) scan(p []byte, stop bool) int {
+	n := 0
+	for n < len(p) {
+		if f.payload > 0 {
+			step := min(f.payload, uint64(len(p)-n))
+			f.payload -= step
+			n += int(step)
+		} else {
+			f.header = append(f.header, p[n])
+			n++
+			if size, ok := frameSize(f.header); ok {
+				if f.header[0]&0x0f == 8 {
+					f.over = true
+				}
+				f.payload = size
+				f.header = f.header[:0]
+			}
+		}
+		if stop && f.boundary() {
+			return n
+		}
+	}
+	return n
+}
+
+// frameSize gives the payload's size once the header is complete, RFC 6455
+// §5.2. Servers do not mask, but who would is followed all the same.
+func frameSize(h []byte) (uint64, bool) {
+	if len(h) < 2 {
+		return 0, false
+	}
+	size, need := uint64(h[1]&0x7f), 2
+	switch size {
+	case 126:
+		need += 2
+	case 127:
+		need += 8
+	}
+	if h[1]&0x80 != 0 {
+		need += 4
+	}
+	if len(h) < need {
+		return 0, false
+	}
+	switch size {
+	case 126:
+		size = uint64(binary.BigEndian.Uint16(h[2:]))
+	case 127:
+		size = binary.BigEndian.Uint64(h[2:])
+	}
+	return size, true
+}
+
+func closeFrame(status uint16, reason string) []byte {
+	b := []byte{0x88, byte(2 + len(reason)), 0, 0}
+	binary.BigEndian.PutUint16(b[2:], status)
+	return append(b, reason...)
+}
+
+// isCaddysClose recognises the close frame that reverse_proxy writes when it
+// unloads, in one piece, whatever is under way.
+func isCaddysClose(p []byte) bool {
+	return len(p) == 4 && p[0] == 0x88 && p[1] == 2 && p[2] == closeGoingAway>>8 && p[3] == closeGoingAway&0xff
+}
+
+// streamConn is a hijacked client connection of a WebSocket.
+type streamConn struct {
+	net.Conn
+	frames *frameWriter
+}
+
+// Write goes through the frame writer.
+func (c *streamConn) Write(p []byte) (int, error) { return c.frames.Write(p) }
+
+// CloseWrite passes a half-close on.
+func (c *streamConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// Close closes the connection. After a close frame it first lets the client
+// close: closing with unread data resets the connection, and the frame may be
+// lost with it.
+func (c *streamConn) Close() error {
+	if c.frames.closing() {
+		_ = closeWrite(c.Conn) // some wrappers know none; the client may close all the same
+		_ = c.SetReadDeadline(time.Now().Add(closeGrace / 2))
+		var scrap [512]byte
+		for {
+			if _, err := c.Read(scrap[:]); err != nil {
+				break
+			}
+		}
+	}
+	return c.Conn.Close()
+}
+
+func closeWrite(c net.Conn) error {
+	if hc, ok := c.(interface{ CloseWrite() error }); ok {
+		return hc.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,18 @@
+package caddymodule_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+func base64Std(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
+
+// jws signs a token as a program that knows nothing of CubePod's code would.
+func jws(secret []byte, header, claims string) string {
+	enc := base64.RawURLEncoding.EncodeToString
+	s := enc([]byte(header)) + "." + enc([]byte(claims))
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(s))
+	return s + "." + enc(mac.Sum(nil))
+}

@@ -1,0 +1,299 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/loopback"
+	"github.com/cubeplexai/cubepod/internal/paneltoken"
+	"github.com/cubeplexai/cubepod/internal/session"
+)
+
+const (
+	defaultPrefix = "/panel"
+	// defaultWakeWait is how long a program waits for a sandbox to wake.
+	defaultWakeWait = 30 * time.Second
+	// pageWait is how long a person waits before the page says so.
+	pageWait = time.Second
+	// quiet is how long a stream or an upload may pause. Its real end is the
+	// token's.
+	quiet = 25 * time.Hour
+)
+
+// Panel is the handler "cubepod_panel": it checks the token in a panel URL,
+// finds the sandbox's port, and hands the request, without the token, to the
+// reverse_proxy behind it.
+type Panel struct {
+	// Prefix is the path below which panels are. Default: /panel
+	Prefix string `json:"prefix,omitempty"`
+	// SharedOrigin "trusted" lets all panels share the origin they are on, with
+	// its cookies and storage. By default each panel document is sandboxed into
+	// an origin of its own.
+	SharedOrigin string `json:"shared_origin,omitempty"`
+	// FrameAncestors are the origins that may frame a panel. Default: any
+	FrameAncestors []string `json:"frame_ancestors,omitempty"`
+	// WakeWait is how long a client that is no browser waits for a paused
+	// sandbox. Default: 30s
+	WakeWait caddy.Duration `json:"wake_wait,omitempty"`
+
+	app    *App
+	log    *accessLog
+	logger *zap.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Panel) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.cubepod_panel", New: func() caddy.Module { return new(Panel) }}
+}
+
+// Provision fills in defaults and finds the app.
+func (p *Panel) Provision(ctx caddy.Context) error {
+	p.logger = ctx.Logger()
+	p.log = newAccessLog(ctx)
+	if p.Prefix == "" {
+		p.Prefix = defaultPrefix
+	}
+	if p.WakeWait == 0 {
+		p.WakeWait = caddy.Duration(defaultWakeWait)
+	}
+	app, err := ctx.AppIfConfigured("cubepod")
+	if err != nil {
+		return fmt.Errorf("the cubepod global option is needed: %w", err)
+	}
+	p.app = app.(*App)
+	return nil
+}
+
+// Validate refuses what cannot work.
+func (p *Panel) Validate() error {
+	if !strings.HasPrefix(p.Prefix, "/") || strings.HasSuffix(p.Prefix, "/") || strings.ContainsAny(p.Prefix, "?#%{} ") {
+		return fmt.Errorf("prefix %q: want a plain path such as /panel", p.Prefix)
+	}
+	if p.SharedOrigin != "" && p.SharedOrigin != "trusted" {
+		return fmt.Errorf("shared_origin %q: want trusted, or leave it out", p.SharedOrigin)
+	}
+	return nil
+}
+
+// ServeHTTP serves a panel. What is not below the prefix, to the letter, is
+// nothing: Caddy's path matcher, which chose this handler, is more lenient.
+func (p *Panel) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	uri := originForm(r)
+	path, ok := splitPanelPath(uri, p.Prefix)
+	logURI := redact(uri)
+	if ok {
+		logURI = p.Prefix + "/" + redacted + redact(path.rest)
+	}
+	entry := p.log.begin(r, logURI)
+	rw := newResponseWriter(w, r, p.hygiene(r, path))
+	defer func() { // also when reverse_proxy panics over a broken copy
+		p.app.state.metrics.request(resultOf(rw.status))
+		if entry != nil {
+			entry.write(rw)
+		}
+	}()
+	err := error(errNoPanel)
+	if ok {
+		err = p.serve(rw, r, next, path)
+	}
+	if err == nil || rw.wrote() {
+		if err != nil {
+			p.logger.Debug("panel response broke off", zap.String("error", redact(err.Error())))
+		}
+		return nil
+	}
+	return p.fail(rw, r, err, logURI)
+}
+
+var errNoPanel = apierror.New(apierror.NotFound, "", "there is no panel at this address")
+
+func (p *Panel) hygiene(r *http.Request, path panelPath) hygiene {
+	return hygiene{
+		rebaser:        rebaser{prefix: path.prefix, hosts: []string{strings.ToLower(r.Host)}},
+		trusted:        p.SharedOrigin == "trusted",
+		frameAncestors: strings.Join(p.FrameAncestors, " "),
+	}
+}
+
+func (p *Panel) fail(w *responseWriter, r *http.Request, err error, uri string) error {
+	e := errorOf(err)
+	level := zap.DebugLevel
+	if e.Status() >= 500 && e.Err != nil {
+		level = zap.WarnLevel
+	}
+	if c := p.logger.Check(level, "panel request refused"); c != nil {
+		c.Write(zap.Int("status", e.Status()), zap.String("code", e.WireCode()), zap.String("error", redact(err.Error())))
+	}
+	if done, err := answerByRoutes(w, r, e, uri); done && err == nil {
+		return nil
+	} else if err != nil {
+		p.logger.Error("error route failed", zap.String("error", redact(err.Error())))
+	}
+	if !w.wrote() {
+		answerError(w, r, e)
+	}
+	return nil
+}
+
+func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler, path panelPath) error {
+	claims, err := p.verify(path.token)
+	if err != nil {
+		return err
+	}
+	if !w.trusted && isPreflight(r) {
+		answerPreflight(w, r)
+		return nil
+	}
+	if location, missing := path.slash(); missing && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !w.upgrade {
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusPermanentRedirect)
+		return nil
+	}
+	rec, err := p.running(r, claims, path.token)
+	if err != nil {
+		return err
+	}
+	target, err := newTarget(claims, rec, p.app.tunnelKeys)
+	if err != nil {
+		return err
+	}
+	visit, ctx, err := p.app.state.visits.begin(r.Context(), claims, rec)
+	if err != nil {
+		return err
+	}
+	defer visit.done()
+	w.visit = visit
+	w.hosts = append(w.hosts, guestHosts(target)...)
+	if err := p.pass(w, r.WithContext(ctx), next, path, target); err != nil {
+		if e := visit.ended(); e != nil {
+			return e.err
+		}
+		return err
+	}
+	return nil
+}
+
+// verify checks the token and what it may be used for here.
+func (p *Panel) verify(token string) (paneltoken.Claims, error) {
+	claims, err := p.app.verifier.Verify(token)
+	switch {
+	case errors.Is(err, paneltoken.ErrExpired):
+		return claims, endExpired.err
+	case err != nil:
+		return claims, apierror.Wrap(err, apierror.Forbidden, "token_invalid", "this panel link is not valid")
+	case claims.Mode == paneltoken.View:
+		return claims, apierror.New(apierror.Forbidden, "view_unsupported", "view-only links are not served by this edge")
+	}
+	return claims, nil
+}
+
+// running gives the record of the sandbox once it runs; it waits for one that
+// is on the way, or paused, where the client may wake it.
+func (p *Panel) running(r *http.Request, claims paneltoken.Claims, token string) (*session.Record, error) {
+	id, ok := session.ParseID(claims.Sandbox)
+	if !ok {
+		return nil, errNoSandbox
+	}
+	rec, err := p.app.state.records.get(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if claims.Gen > 0 && claims.Gen < rec.Gen {
+		return nil, endRevoked.err
+	}
+	if rec.State == session.Running {
+		return rec, nil
+	}
+	if rec.State == session.Deleted || rec.State == session.Deleting || rec.State == session.Failed {
+		return nil, stateError(rec)
+	}
+	if _, ok := rec.Ports[claims.Port]; !ok {
+		return nil, apierror.New(apierror.NotFound, "port_not_found", "port %d is not registered", claims.Port)
+	}
+	c := clientOf(r)
+	if c.browser {
+		return nil, stateError(rec)
+	}
+	wait := time.Duration(p.WakeWait)
+	if c.navigation || wantsPage(r) {
+		wait = pageWait
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	if rec, err = p.app.awaitRunning(ctx, rec, claims.Port, token); err != nil {
+		return nil, err
+	}
+	if claims.Gen > 0 && claims.Gen < rec.Gen {
+		return nil, endRevoked.err
+	}
+	return rec, nil
+}
+
+// pass rewrites the request to what the guest sees and hands it on.
+func (p *Panel) pass(w *responseWriter, r *http.Request, next caddyhttp.Handler, path panelPath, t *target) error {
+	if err := retarget(r, path.rest); err != nil {
+		return apierror.Wrap(err, apierror.Invalid, "invalid_path", "the path is not valid")
+	}
+	r.Header.Del("X-Forwarded-Prefix")
+	if v := r.Header.Get("Referer"); v != "" {
+		if v = w.referer(v); v == "" {
+			r.Header.Del("Referer")
+		} else {
+			r.Header.Set("Referer", v)
+		}
+	}
+	// Caddy cuts a body that is quiet for a minute, and over HTTP/2 and HTTP/3
+	// a WebSocket is a body.
+	if reader, _ := caddyhttp.IdleTimeoutsFromContext(r.Context()); reader != nil {
+		defer reader.Override(quiet, 0)()
+	}
+	h := &handover{app: p.app, target: t, prefix: path.prefix, parsed: r.URL.Path, parsedRaw: r.URL.RawPath}
+	h.path, _, _ = strings.Cut(r.RequestURI, "?")
+	return next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), handoverKey{}, h)))
+}
+
+// guestHosts are the hosts by which a guest may name itself.
+func guestHosts(t *target) []string {
+	hosts := []string{loopback.Host(t.port), fmt.Sprintf("localhost:%d", t.port)}
+	if t.direct.IsValid() {
+		hosts = append(hosts, t.direct.String())
+	}
+	return hosts
+}
+
+// resultOf is the metric's label for a status.
+func resultOf(status int) string {
+	switch {
+	case status == http.StatusForbidden:
+		return "forbidden"
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return "not_found"
+	case status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		return "upstream_error"
+	case status == http.StatusServiceUnavailable:
+		return "unavailable"
+	case status == 0, status == apierror.ClientGone.Status():
+		return "client_gone"
+	case status >= 500:
+		return "server_error"
+	case status >= 400:
+		return "client_error"
+	}
+	return "ok"
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Panel)(nil)
+	_ caddy.Validator             = (*Panel)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Panel)(nil)
+)

@@ -1,0 +1,220 @@
+package caddymodule
+
+import (
+	"bufio"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sandboxPolicy makes each panel document an origin of its own: all panels
+// share one, and a page of one sandbox must not touch another's.
+const sandboxPolicy = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads allow-pointer-lock"
+
+// notTheGuests are response headers that would act on the whole origin, or
+// forbid the frame a panel lives in.
+var notTheGuests = []string{
+	"X-Frame-Options", "Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security",
+	"Content-Security-Policy-Report-Only", "Nel", "Report-To", "Reporting-Endpoints", "Origin-Agent-Cluster",
+}
+
+// hygiene is how a panel's response headers are treated.
+type hygiene struct {
+	rebaser
+	trusted        bool // the guests may share the panels' origin
+	frameAncestors string
+}
+
+// responseWriter cleans the headers of a panel's response once, before they
+// are sent, and knows what became of it.
+type responseWriter struct {
+	http.ResponseWriter
+	hygiene
+	own      http.Header // what the operator's handlers had set before
+	extended bool        // a WebSocket of HTTP/2 or HTTP/3
+	upgrade  bool        // the request asks for a WebSocket
+	visit    *visit      // nil until the token is checked
+
+	status int
+	size   int64
+	frames *frameWriter // of a WebSocket that is not hijacked
+}
+
+func newResponseWriter(w http.ResponseWriter, r *http.Request, h hygiene) *responseWriter {
+	rw := &responseWriter{ResponseWriter: w, hygiene: h, extended: extendedWebSocket(r)}
+	rw.upgrade = rw.extended || isWebSocket(r)
+	for _, name := range notTheGuests {
+		if v := w.Header()[name]; v != nil {
+			if rw.own == nil {
+				rw.own = http.Header{}
+			}
+			rw.own[name] = slices.Clone(v)
+		}
+	}
+	return rw
+}
+
+// Unwrap lets an http.ResponseController find what is not here.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// wrote reports whether the response has begun.
+func (w *responseWriter) wrote() bool { return w.status != 0 }
+
+// WriteHeader cleans the header and sends it.
+func (w *responseWriter) WriteHeader(status int) {
+	if w.wrote() {
+		return
+	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.status = status
+	w.clean(w.Header())
+	w.ResponseWriter.WriteHeader(status)
+	switch {
+	case w.visit == nil:
+	case w.extended && status == http.StatusOK:
+		ctl := http.NewResponseController(w.ResponseWriter)
+		w.frames = newFrameWriter(w.ResponseWriter.Write, func(t time.Time) error {
+			_ = ctl.SetReadDeadline(t)
+			return ctl.SetWriteDeadline(t)
+		})
+		w.visit.streaming(w.frames)
+	case isEventStream(w.Header()):
+		w.visit.streaming(nil)
+	}
+}
+
+// Write sends a part of the body, or of a WebSocket.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	var n int
+	var err error
+	if w.frames != nil {
+		n, err = w.frames.Write(p)
+	} else {
+		n, err = w.ResponseWriter.Write(p)
+	}
+	w.size += int64(n)
+	return n, err
+}
+
+// ReadFrom sends the rest of r.
+func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
+	w.WriteHeader(http.StatusOK)
+	if rf, ok := w.ResponseWriter.(io.ReaderFrom); ok && w.frames == nil {
+		n, err := rf.ReadFrom(r)
+		w.size += n
+		return n, err
+	}
+	return io.Copy(struct{ io.Writer }{w}, r)
+}
+
+// FlushError sends what is buffered.
+func (w *responseWriter) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack takes over the client's connection after a 101.
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, brw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil || w.visit == nil {
+		return conn, brw, err
+	}
+	if !w.upgrade { // some other protocol: there is nothing to say at its end
+		w.visit.streaming(nil)
+		return conn, brw, nil
+	}
+	frames := newFrameWriter(conn.Write, conn.SetDeadline)
+	w.visit.streaming(frames)
+	return &streamConn{Conn: conn, frames: frames}, brw, nil
+}
+
+// clean makes a guest's header fit for an origin that is not the guest's.
+func (w *responseWriter) clean(h http.Header) {
+	for _, name := range []string{"Location", "Content-Location"} {
+		rewrite(h[name], w.location)
+	}
+	rewrite(h["Refresh"], w.refresh)
+	rewrite(h["Set-Cookie"], w.cookie)
+	for _, name := range notTheGuests {
+		delete(h, name)
+		if v := w.own[name]; v != nil {
+			h[name] = v
+		}
+	}
+	rewrite(h["Content-Security-Policy"], withoutFrameAncestors)
+	h.Set("Referrer-Policy", "same-origin")
+	if w.frameAncestors != "" {
+		h.Add("Content-Security-Policy", "frame-ancestors "+w.frameAncestors)
+	}
+	if w.trusted {
+		return
+	}
+	h.Add("Content-Security-Policy", sandboxPolicy)
+	// A document of an opaque origin is a stranger to its own files.
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Del("Access-Control-Allow-Credentials")
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+}
+
+func rewrite(values []string, by func(string) string) {
+	for i, v := range values {
+		values[i] = by(v)
+	}
+}
+
+// withoutFrameAncestors takes the directive out of one or more policies that
+// forbids, or allows, who may frame the guest: only the operator knows.
+func withoutFrameAncestors(policies string) string {
+	var out []string
+	for policy := range strings.SplitSeq(policies, ",") {
+		var keep []string
+		for d := range strings.SplitSeq(policy, ";") {
+			name, _, _ := strings.Cut(strings.TrimSpace(d), " ")
+			if name != "" && !strings.EqualFold(name, "frame-ancestors") {
+				keep = append(keep, strings.TrimSpace(d))
+			}
+		}
+		if len(keep) > 0 {
+			out = append(out, strings.Join(keep, "; "))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func isEventStream(h http.Header) bool {
+	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && t == "text/event-stream"
+}
+
+// isWebSocket reports whether r asks to upgrade an HTTP/1.1 connection.
+func isWebSocket(r *http.Request) bool {
+	return hasToken(r.Header["Connection"], "upgrade") && hasToken(r.Header["Upgrade"], "websocket")
+}
+
+// extendedWebSocket reports whether r is a WebSocket over HTTP/2 or HTTP/3,
+// RFC 8441 and RFC 9220.
+func extendedWebSocket(r *http.Request) bool {
+	if r.Method != http.MethodConnect {
+		return false
+	}
+	return r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket"
+}
+
+func hasToken(values []string, token string) bool {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
