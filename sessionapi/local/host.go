@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,11 +20,10 @@ import (
 // probeTimeout bounds one probe of the host. A probe takes milliseconds.
 const probeTimeout = 20 * time.Second
 
-// supervision is how the first process of a sandbox is started on this host:
-// a program that makes a PID namespace, runs the command given to it, and ends
-// with it.
+// supervision is how a sandbox is started on this host: by a program that makes
+// a PID namespace, runs bwrap in it, and ends with it.
 type supervision struct {
-	argv []string
+	argv []string // up to and with bwrap's path
 	// offline says that argv leaves the network namespace to bubblewrap.
 	offline bool
 }
@@ -50,10 +50,13 @@ func (r *Runtime) probe(ctx context.Context) (supervision, error) {
 	if os.Geteuid() != 0 {
 		return supervision{}, unavailable(nil, "the local runtime needs root: start the API as root, or use another runtime")
 	}
+	paths := make(map[string]string)
 	for _, p := range []struct{ program, pkg string }{{"bwrap", "bubblewrap"}, {"unshare", "util-linux"}} {
-		if _, err := exec.LookPath(p.program); err != nil {
+		path, err := exec.LookPath(p.program)
+		if err != nil {
 			return supervision{}, unavailable(err, "the local runtime needs the program %s: install the package %s", p.program, p.pkg)
 		}
+		paths[p.program] = path
 	}
 	if podd := filepath.Join(r.opts.GuestDir, "guest", "podd"); !executable(podd) {
 		return supervision{}, unavailable(nil, "the local runtime finds no podd at %s: run make build", podd)
@@ -61,7 +64,7 @@ func (r *Runtime) probe(ctx context.Context) (supervision, error) {
 
 	var noNetwork error
 	if !r.opts.Offline {
-		online, err := pasta(ctx)
+		online, err := pasta(ctx, paths["bwrap"])
 		if err == nil {
 			err = tryOut(ctx, online)
 		}
@@ -74,7 +77,7 @@ func (r *Runtime) probe(ctx context.Context) (supervision, error) {
 			return r.host, nil // as before
 		}
 	}
-	alone := supervision{argv: []string{"unshare", "--pid", "--fork", "--"}, offline: true}
+	alone := supervision{argv: []string{paths["unshare"], "--pid", "--fork", "--", paths["bwrap"]}, offline: true}
 	if err := tryOut(ctx, alone); err != nil {
 		if ctx.Err() != nil {
 			return supervision{}, context.Cause(ctx)
@@ -90,7 +93,7 @@ func (r *Runtime) probe(ctx context.Context) (supervision, error) {
 
 // pasta gives the command that puts a sandbox into a network namespace with a
 // way out and none in.
-func pasta(ctx context.Context) (supervision, error) {
+func pasta(ctx context.Context, bwrap string) (supervision, error) {
 	path, err := exec.LookPath("pasta")
 	if err != nil {
 		return supervision{}, err
@@ -116,15 +119,14 @@ func pasta(ctx context.Context) (supervision, error) {
 			argv = append(argv, flag, "none")
 		}
 	}
-	return supervision{argv: append(argv, "--")}, nil
+	return supervision{argv: append(argv, "--", bwrap)}, nil
 }
 
 // tryOut runs true(1) the way a sandbox would be run.
 func tryOut(ctx context.Context, s supervision) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	argv := append(append([]string{}, s.argv...), "bwrap")
-	argv = append(argv, namespaceArgs(s.offline)...)
+	argv := slices.Concat(s.argv, namespaceArgs(s.offline))
 	argv = append(argv, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true")
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second // a grandchild may hold the pipe a moment longer

@@ -87,7 +87,7 @@ func (a *argList) readOnly(from, path string) {
 	a.add("--ro-bind-try", from, path) // it may go meanwhile
 }
 
-// bwrapArgs are bwrap's flags for a sandbox, without the command.
+// bwrapArgs are bwrap's flags for a sandbox, up to the command.
 func bwrapArgs(spec sessionapi.Spec, offline bool, dirs guestDirs, etcFiles map[string]string) []string {
 	a := &argList{args: namespaceArgs(offline), made: make(map[string]bool)}
 	a.add("--hostname", string(spec.ID))
@@ -144,7 +144,7 @@ func bwrapArgs(spec sessionapi.Spec, offline bool, dirs guestDirs, etcFiles map[
 	for _, c := range capabilities {
 		a.add("--cap-add", c)
 	}
-	a.add("--chdir", "/")
+	a.add("--chdir", "/", "--")
 	return a.args
 }
 

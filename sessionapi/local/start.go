@@ -10,8 +10,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -172,18 +172,12 @@ func (r *Runtime) prepare(sup supervision, spec sessionapi.Spec) ([]string, erro
 		return nil, err
 	}
 
-	argv := append(append([]string{}, sup.argv...), "bwrap")
-	argv = append(argv, bwrapArgs(spec, sup.offline, dirs, etcFiles)...)
-	return append(append(argv, "--"), poddArgv()...), nil
+	return slices.Concat(sup.argv, bwrapArgs(spec, sup.offline, dirs, etcFiles), poddArgv()), nil
 }
 
 // spawn starts argv so that it outlives this program: a session of its own, and
 // no open file of ours but the log.
 func (r *Runtime) spawn(id session.ID, argv []string) (*process, error) {
-	path, err := exec.LookPath(argv[0])
-	if err != nil {
-		return nil, err
-	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -197,7 +191,7 @@ func (r *Runtime) spawn(id session.ID, argv []string) (*process, error) {
 	// What this program inherited, a pipe of its shell or of make, is not marked
 	// close-on-exec yet. Old kernels cannot do it: then it is inherited on.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	child, err := os.StartProcess(path, argv, &os.ProcAttr{
+	child, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"PATH=" + guestPath, "LANG=C.UTF-8", "HOME=/root"},
 		Files: []*os.File{null, log, log},
