@@ -16,7 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/podd/command"
+	"github.com/cubeplexai/cubepod/podd/desktop"
 	"github.com/cubeplexai/cubepod/podd/server"
 )
 
@@ -68,9 +70,17 @@ func run(config Config, logger *log.Logger) error {
 	if err != nil {
 		return err
 	}
+	stopDesktop := func() error { return nil }
+	if _, err := os.Stat(poddapi.CtlPath); err == nil {
+		d := desktop.New(poddapi.CtlPath, logger)
+		if err := d.Listen(); err != nil {
+			logger.Printf("browser port: %v; whoever has it keeps it", err)
+		}
+		options.Desktop, stopDesktop = d, d.Close
+	}
 	srv := server.New(commands, options)
 	if err := srv.Listen(); err != nil {
-		return errors.Join(err, commands.Close())
+		return errors.Join(err, stopDesktop(), commands.Close())
 	}
 	logger.Printf("listening on %s", srv.Addr())
 
@@ -87,7 +97,7 @@ func run(config Config, logger *log.Logger) error {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		closed <- errors.Join(commands.Close(), srv.Close(ctx))
+		closed <- errors.Join(stopDesktop(), commands.Close(), srv.Close(ctx))
 	}()
 	return errors.Join(err, <-closed)
 }

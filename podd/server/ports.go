@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 
@@ -41,7 +40,7 @@ func owners(listeners []procfs.Listener) map[uint64]procfs.Process {
 	}
 	all, _ := procfs.All() // without processes the ports are still true
 	for _, p := range all {
-		if p.PID == os.Getpid() || p.Zombie() {
+		if p.Zombie() {
 			continue
 		}
 		inodes, _ := procfs.Sockets(p.PID)
