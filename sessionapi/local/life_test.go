@@ -294,6 +294,29 @@ func TestOlderIncarnationIsRefused(t *testing.T) {
 	}
 }
 
+func TestNamesThatAreNoIDs(t *testing.T) {
+	data := dataDir(t)
+	rt := open(t, local.Options{Data: data})
+	kept := filepath.Join(data, "sandboxes", string(session.NewID()), "workspace", "f")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []session.ID{"", ".", "..", "../../x", "*"} {
+		if _, err := rt.Inspect(t.Context(), id); apierror.KindOf(err) != apierror.NotFound {
+			t.Errorf("inspect %q: got %v, want not found", id, err)
+		}
+		if err := errors.Join(rt.Stop(t.Context(), id), rt.Delete(t.Context(), id)); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+		if _, err := rt.Start(t.Context(), sessionapi.Spec{ID: id, Incarnation: 1}); err == nil {
+			t.Errorf("start %q: no error", id)
+		}
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+}
+
 // script makes a guest directory whose podd is a shell script.
 func script(t *testing.T, text string) string {
 	t.Helper()

@@ -89,15 +89,15 @@ func New(opts Options) (*Runtime, error) {
 // uid 1000, who may be a user of this machine.
 func makeData(data string, sub ...string) error {
 	existing := data
-	real, err := filepath.EvalSymlinks(existing)
+	resolved, err := filepath.EvalSymlinks(existing)
 	for errors.Is(err, fs.ErrNotExist) && existing != "/" {
 		existing = filepath.Dir(existing)
-		real, err = filepath.EvalSymlinks(existing)
+		resolved, err = filepath.EvalSymlinks(existing)
 	}
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(real+"/", "/usr/") {
+	if strings.HasPrefix(resolved+"/", "/usr/") {
 		return fmt.Errorf("the data directory %s lies under /usr, which every sandbox sees", data)
 	}
 	for _, dir := range append([]string{data}, sub...) {
@@ -128,8 +128,8 @@ func (r *Runtime) dir(id session.ID) string     { return filepath.Join(r.sandbox
 func (r *Runtime) runDir(id session.ID) string  { return filepath.Join(r.dir(id), "run") }
 func (r *Runtime) logPath(id session.ID) string { return filepath.Join(r.dir(id), "log") }
 
-// mark is an argument of every process of the sandbox' chain, and of no other:
-// what it binds as /run/podd.
+// mark is an argument of every process of the sandbox' chain: what is bound as
+// /run/podd. Whatever else bears it is killed with the chain.
 func (r *Runtime) mark(id session.ID) string { return r.runDir(id) }
 
 // socket is the path of a local endpoint.

@@ -34,6 +34,9 @@ const stateFile = "run.json"
 // by a crash of the machine.
 func (r *Runtime) readState(id session.ID) (state, error) {
 	var st state
+	if _, ok := session.ParseID(string(id)); !ok {
+		return st, os.ErrNotExist
+	}
 	data, err := os.ReadFile(filepath.Join(r.dir(id), stateFile))
 	if errors.Is(err, os.ErrNotExist) {
 		_, err = os.Stat(r.dir(id))

@@ -39,6 +39,9 @@ func (r *Runtime) Delete(ctx context.Context, id session.ID) error {
 	if err := r.stop(ctx, id); err != nil {
 		return fmt.Errorf("delete %s: %w", id, err)
 	}
+	if _, ok := session.ParseID(string(id)); !ok {
+		return nil // "" and ".." would name more than a sandbox
+	}
 	// RemoveAll does not follow the symlinks a guest may have left.
 	if err := os.RemoveAll(r.dir(id)); err != nil {
 		return fmt.Errorf("delete %s: %w", id, err)
@@ -84,19 +87,19 @@ func (r *Runtime) stop(ctx context.Context, id session.ID) error {
 // whose init is the first bwrap, and that one is gone only after all of them
 // are, whatever they did to hide.
 func (r *Runtime) kill(ctx context.Context, id session.ID, st state) error {
-	var init *process
+	var first *process
 	if st.Init != nil && st.Boot == bootID() {
 		// In its exit it has no arguments any more.
 		p, err := reopenProcess(*st.Init)
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		init = p
+		first = p
 	}
 	for {
 		chain, err := openChain(r.mark(id))
-		if init != nil {
-			chain, init = append(chain, init), nil
+		if first != nil {
+			chain, first = append(chain, first), nil
 		}
 		if len(chain) == 0 || err != nil {
 			closeAll(chain)
