@@ -223,7 +223,7 @@ func (s *Service) judge(rec *session.Record, verb string, out poddapi.RunRespons
 	s.log.Warn("desktop supervisor failed", zap.String("sandbox", string(rec.ID)), zap.String("verb", verb),
 		zap.Int("exit_code", exit), zap.String("stderr", tail(stderr, 2000)))
 	if parsed && answer.Error != "" {
-		if strings.Contains(answer.Error, "timeout") {
+		if answer.Error == "busy" || strings.HasSuffix(answer.Error, "_timeout") {
 			return nil, apierror.New(apierror.Timeout, "desktop_start_timeout", "%s: %s", answer.Error, answer.Message)
 		}
 		return nil, apierror.New(apierror.BadGateway, "desktop_failed", "%s: %s", answer.Error, answer.Message)

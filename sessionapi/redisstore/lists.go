@@ -14,9 +14,9 @@ import (
 
 // List implements sessionapi.Store.
 func (s *Store) List(ctx context.Context, after sessionapi.Position, n int) ([]sessionapi.Position, error) {
-	query := redis.ZRangeArgs{Key: session.SandboxesKey, Start: "-inf", Stop: "+inf", ByScore: true, Rev: true, Count: int64(n)}
+	query := redis.ZRangeArgs{Key: session.SandboxesKey, Start: "+inf", Stop: "-inf", ByScore: true, Rev: true, Count: int64(n)}
 	if after.ID != "" {
-		query.Stop = strconv.FormatInt(after.Created.UnixMilli(), 10)
+		query.Start = strconv.FormatInt(after.Created.UnixMilli(), 10)
 	}
 	var out []sessionapi.Position
 	err := s.op(ctx, "list sandboxes", func(ctx context.Context) error {
