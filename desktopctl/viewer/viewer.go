@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -93,8 +92,8 @@ func (v *Viewer) begin() bool {
 }
 
 func (v *Viewer) websockify(w http.ResponseWriter, r *http.Request) {
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		apierror.Write(w, apierror.New(apierror.Invalid, "websocket_required", "this address is for WebSockets"))
+	if err := web.Handshake(r); err != nil { // before the VNC server is bothered
+		apierror.Write(w, err)
 		return
 	}
 	if !v.begin() {

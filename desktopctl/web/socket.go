@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
 )
 
 // Heartbeat is how often a page is pinged. Proxies on the way commonly cut
@@ -27,10 +30,22 @@ type Socket struct {
 	moved atomic.Int64
 }
 
+// Handshake reports a request that does not ask for a WebSocket.
+func Handshake(r *http.Request) error {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return apierror.New(apierror.Invalid, "websocket_required", "this address is for WebSockets")
+	}
+	return nil
+}
+
 // Accept answers a WebSocket handshake, and its error if there is one.
 // Clients may come without Origin and without subprotocol; subprotocol is
 // echoed to those that offer it, since a browser breaks off otherwise.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string) (*Socket, error) {
+	if err := Handshake(r); err != nil {
+		apierror.Write(w, err)
+		return nil, err
+	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{subprotocol},
 		// The guard has compared Origin with the port's own address; the
