@@ -1,0 +1,53 @@
+// The clipboard, both ways, as far as the browser and the frame's allow
+// attribute permit. All of it is best effort and silent.
+//
+// RFB's cut text is Latin-1; a character that has no place there arrives in the
+// sandbox as "?".
+
+const toLatin1 = (text) => text.replace(/[^\u0000-\u00ff]/gu, '?');
+
+export class Clipboard {
+  constructor() {
+    this.rfb = null;
+    this.known = null; // what both sides have
+    this.pending = null; // copied in the sandbox while this page had no focus
+    addEventListener('focus', () => this.focused(), true);
+    document.addEventListener('paste', (event) => this.paste(event.clipboardData?.getData('text/plain')));
+  }
+
+  attach(rfb) {
+    this.rfb = rfb;
+  }
+
+  // copied takes what was copied in the sandbox.
+  async copied(text) {
+    this.known = text;
+    this.pending = null;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      this.pending = text; // a browser writes only for the page in use
+    }
+  }
+
+  async focused() {
+    if (this.pending !== null) {
+      await this.copied(this.pending);
+      return;
+    }
+    if (!this.rfb) return;
+    try {
+      this.paste(await navigator.clipboard.readText());
+    } catch {
+      // not allowed, or nothing to read
+    }
+  }
+
+  // paste gives text to the sandbox' clipboard; the person's Ctrl+V follows as
+  // a key.
+  paste(text) {
+    if (!this.rfb || !text || text === this.known) return;
+    this.known = text;
+    this.rfb.clipboardPasteFrom(toLatin1(text));
+  }
+}
