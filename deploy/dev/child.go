@@ -75,5 +75,11 @@ func tail(path string, n int) string {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	return "  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
+	lines = lines[max(0, len(lines)-n):]
+	for i, l := range lines {
+		if len(l) > 300 {
+			lines[i] = l[:300] + "…"
+		}
+	}
+	return "  " + strings.Join(lines, "\n  ")
 }

@@ -126,14 +126,11 @@ func (s *stack) startEdge(ctx context.Context, f facts) error {
 			"CUBEPOD_REDIS=unix://" + filepath.Join(data, "redis", "redis.sock"),
 			"CUBEPOD_PANEL_KEYS=" + filepath.Join(data, "keys", "panel"),
 			"CUBEPOD_TUNNEL_KEY_FILE=" + filepath.Join(data, "keys", "tunnel"),
-			"CUBEPOD_SOCKETS=" + filepath.Join(data, "sockets"),
-			"CUBEPOD_STORAGE=" + filepath.Join(data, "caddy"),
-			"CUBEPOD_API=http://" + s.cfg.API,
+			"CUBEPOD_LOCAL_SOCKETS=" + filepath.Join(data, "sockets"),
+			"CUBEPOD_CADDY_STORAGE=" + filepath.Join(data, "caddy"),
+			"CUBEPOD_API_URL=http://" + s.cfg.API,
 			"CUBEPOD_PANEL_SITE=" + localhost("https", s.cfg.PanelTLS) + ", " + f.EdgeURL,
 			"CUBEPOD_API_SITE=" + localhost("https", s.cfg.ConsoleTLS) + ", " + f.APIURL,
-			// Caddy keeps its last configuration and more there.
-			"XDG_CONFIG_HOME=" + filepath.Join(data, "caddy"),
-			"XDG_DATA_HOME=" + filepath.Join(data, "caddy"),
 		})
 	if err != nil {
 		return err
