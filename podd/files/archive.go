@@ -270,8 +270,13 @@ func (u *unpacker) parents(name string) error {
 	if name == "." {
 		return nil
 	}
-	if fi, err := u.root.Stat(name); err == nil && fi.IsDir() {
+	switch fi, err := u.root.Stat(name); {
+	case err == nil && fi.IsDir():
 		return nil
+	case err == nil:
+		return unix.ENOTDIR
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
 	if err := u.parents(filepath.Dir(name)); err != nil {
 		return err
