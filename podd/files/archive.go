@@ -149,7 +149,6 @@ func Unpack(path string, owner Owner, r io.Reader) (files int, bytes int64, err 
 	if _, err := io.Copy(io.Discard, src); err != nil {
 		return u.files, u.bytes, src.err
 	}
-	settleForks()
 	return u.files, u.bytes, nil
 }
 
@@ -238,13 +237,7 @@ func (u *unpacker) file(name string, h *tar.Header, body io.Reader) error {
 		return err
 	}
 	u.files++
-	if err := chown(int(f.Fd()), u.owner); err != nil {
-		return err
-	}
-	if err := f.Chmod(fs.FileMode(h.Mode & 0o777)); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
+	if err := finish(f, u.owner, uint32(h.Mode&0o777)); err != nil {
 		return err
 	}
 	return u.root.Chtimes(name, h.ModTime, h.ModTime)

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"io"
 	"os"
-	"syscall"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"golang.org/x/sys/unix"
@@ -41,19 +40,13 @@ func Write(path string, owner Owner, mode uint32, r io.Reader) (size int64, err 
 		}
 		return 0, public(err, path)
 	}
-	if err = chown(fd, owner); err == nil {
-		err = unix.Fchmod(fd, mode&0o7777)
-	}
-	if err == nil {
-		err = f.Close()
-	}
+	err = finish(f, owner, mode)
 	if err == nil {
 		err = unix.Renameat(dir, name, dir, base)
 	}
 	if err != nil {
 		return 0, public(err, path)
 	}
-	settleForks()
 	return size, nil
 }
 
@@ -73,12 +66,3 @@ func (s *source) Read(p []byte) (int, error) {
 
 // temporary is a name for a file that is not there yet.
 func temporary() string { return ".podd-" + rand.Text() }
-
-// settleForks waits until no process is between fork and exec. One that
-// started while a file was open for writing holds it open for that moment, and
-// the kernel would refuse to execute the file (ETXTBSY).
-func settleForks() {
-	syscall.ForkLock.RLock()
-	//lint:ignore SA2001 taking the lock is the wait
-	syscall.ForkLock.RUnlock()
-}
