@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,14 +141,15 @@ func checkBaseURL(base string) error {
 		return nil
 	}
 	// The placeholder's braces are no host characters.
-	u, err := url.Parse(strings.Replace(base, "://{sandbox}.", "://sandbox.", 1))
+	plain := strings.Replace(base, "://{sandbox}.", "://sandbox.", 1)
+	u, err := url.Parse(plain)
 	switch {
+	case strings.ContainsAny(plain, "{}"):
+		return errors.New("--panel-base-url: {sandbox} is the first label of the host")
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return fmt.Errorf("--panel-base-url: %q is not an http or https URL", base)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return errors.New("--panel-base-url: only scheme, host and path go in it")
-	case strings.ContainsAny(u.String(), "{}"):
-		return errors.New("--panel-base-url: {sandbox} is the first label of the host")
 	}
 	return nil
 }
@@ -195,5 +195,3 @@ func (p *prefixes) Set(s string) error {
 	}
 	return nil
 }
-
-func environment(name string) string { return os.Getenv(name) }

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	cfg, err := parseConfig(os.Args[1:], environment, os.Stdout)
+	cfg, err := parseConfig(os.Args[1:], os.Getenv, os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}

@@ -23,9 +23,10 @@ const (
 // embeddedRedis is a redis-server child. One goroutine waits for its end and
 // closes done.
 type embeddedRedis struct {
-	socket string
-	cmd    *exec.Cmd
-	done   chan struct{}
+	socket  string
+	logPath string
+	cmd     *exec.Cmd
+	done    chan struct{}
 }
 
 // startRedis starts a redis-server on a Unix socket in dir and returns once it
@@ -39,7 +40,7 @@ func startRedis(ctx context.Context, dir string) (*embeddedRedis, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	r := &embeddedRedis{socket: filepath.Join(dir, "redis.sock"), done: make(chan struct{})}
+	r := &embeddedRedis{socket: filepath.Join(dir, "redis.sock"), logPath: filepath.Join(dir, "redis.log"), done: make(chan struct{})}
 	if len(r.socket) > maxSocketPath {
 		return nil, fmt.Errorf("the path %s is too long for a socket: choose a shorter --data", r.socket)
 	}
@@ -50,9 +51,8 @@ func startRedis(ctx context.Context, dir string) (*embeddedRedis, error) {
 	if err := endOrphan(ctx, client); err != nil {
 		return nil, err
 	}
-	logPath := filepath.Join(dir, "redis.log")
 	r.cmd = exec.Command(path, "--port", "0", "--unixsocket", r.socket, "--unixsocketperm", "600", "--dir", dir,
-		"--appendonly", "yes", "--save", "", "--daemonize", "no", "--logfile", logPath)
+		"--appendonly", "yes", "--save", "", "--daemonize", "no", "--logfile", r.logPath)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is for us
 	if err := r.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
@@ -63,7 +63,7 @@ func startRedis(ctx context.Context, dir string) (*embeddedRedis, error) {
 	}()
 	if err := r.awaitAnswer(ctx, client); err != nil {
 		r.stop()
-		return nil, fmt.Errorf("redis-server did not come up, see %s: %w", logPath, err)
+		return nil, fmt.Errorf("redis-server did not come up, see %s: %w", r.logPath, err)
 	}
 	return r, nil
 }

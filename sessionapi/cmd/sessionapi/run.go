@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,132 +32,210 @@ const (
 	pauseTimeout = 20 * time.Second
 )
 
+// program is the running program. Its fields are filled by open, in their
+// order, and emptied by close in the opposite one.
+type program struct {
+	cfg *Config
+	log *zap.Logger
+
+	lock     *os.File // nil unless Redis is embedded
+	secrets  secrets
+	listener net.Listener
+	metrics  net.Listener // nil when there is none
+	runtime  *local.Runtime
+	redis    *embeddedRedis // nil unless embedded
+	store    *redisstore.Store
+	service  *sessionapi.Service
+	registry *prometheus.Registry
+}
+
 // run serves until ctx ends or something it needs does, and cleans up.
 func run(ctx context.Context, cfg *Config, log *zap.Logger) error {
-	var err error
+	p := &program{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
+	defer p.close()
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	return p.serve(ctx)
+}
+
+func (p *program) open(ctx context.Context) (err error) {
+	cfg := p.cfg
 	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
 		return err
 	}
 	if cfg.Redis == embedded {
-		lock, err := lockData(cfg.Data)
-		if err != nil {
+		if p.lock, err = lockData(cfg.Data); err != nil {
 			return err
 		}
-		defer lock.Close()
 	}
-	keys, err := loadSecrets(cfg)
-	if err != nil {
+	if p.secrets, err = loadSecrets(cfg); err != nil {
 		return err
 	}
-	opts, err := options(cfg, log)
-	if err != nil {
+	if p.listener, err = listen(ctx, "--listen", cfg.Listen); err != nil {
 		return err
 	}
-	listener, err := listen(ctx, "--listen", cfg.Listen)
-	if err != nil {
-		return err
-	}
-	defer listener.Close() // the server closes it earlier
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	opts.Metrics = sessionapi.NewMetrics(reg)
-	var metrics net.Listener
 	if cfg.MetricsListen != "" {
-		if metrics, err = listen(ctx, "--metrics-listen", cfg.MetricsListen); err != nil {
+		if p.metrics, err = listen(ctx, "--metrics-listen", cfg.MetricsListen); err != nil {
 			return err
 		}
-		defer metrics.Close()
 	}
-	rt, err := local.New(local.Options{Data: cfg.Data, GuestDir: cfg.GuestDir, Log: log.Named("local")})
-	if err != nil {
+	if p.runtime, err = local.New(local.Options{Data: cfg.Data, GuestDir: cfg.GuestDir, Log: p.log.Named("local")}); err != nil {
 		return err
 	}
-	defer rt.Close()
-	opts.SocketDir = rt.SocketDir()
-
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	url := cfg.Redis
-	if cfg.Redis == embedded {
-		server, err := startRedis(ctx, filepath.Join(cfg.Data, "redis"))
-		if err != nil {
+	if url == embedded {
+		if p.redis, err = startRedis(ctx, filepath.Join(cfg.Data, "redis")); err != nil {
 			return err
 		}
-		defer server.stop()
-		url = server.url()
-		go func() {
-			select {
-			case <-server.done:
-				end(fmt.Errorf("the embedded redis-server ended; see %s", filepath.Join(cfg.Data, "redis", "redis.log")))
-			case <-ctx.Done():
-			}
-		}()
+		url = p.redis.url()
 	}
-	redisOpts, err := redisurl.Parse(url)
+	opts, err := redisurl.Parse(url)
 	if err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}
-	store := redisstore.New(redisOpts)
-	defer store.Close()
-	service, err := sessionapi.New(rt, store, keys.Keys, opts)
-	if err != nil {
-		return err
-	}
-	defer service.Close()
+	p.store = redisstore.New(opts)
+	return p.openService()
+}
 
-	handler := sessionapi.NewHandler(service, keys.api, console.Handler())
-	server := newServer(handler, log)
-	failed := make(chan error, 2)
-	serve := func(s *http.Server, l net.Listener) {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			failed <- err
+func (p *program) openService() (err error) {
+	cfg := p.cfg
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	opts := &sessionapi.Options{
+		PanelBaseURL:  cfg.PanelBaseURL,
+		HideCDP:       !cfg.ExposeCDP,
+		NoDesktop:     !cfg.Desktop,
+		AllowUpstream: cfg.AllowUpstream,
+		SocketDir:     p.runtime.SocketDir(),
+		Logger:        p.log,
+		Metrics:       sessionapi.NewMetrics(p.registry),
+	}
+	if cfg.Templates != "" {
+		if opts.Templates, err = sessionapi.LoadTemplates(cfg.Templates); err != nil {
+			return fmt.Errorf("--templates: %w", err)
 		}
 	}
-	go serve(server, listener)
-	if metrics != nil {
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-		ms := newServer(mux, log)
-		defer ms.Close()
-		go serve(ms, metrics)
-	}
-	log.Info("session API listening", zap.String("address", listener.Addr().String()), zap.String("runtime", rt.Name()))
-	if cfg.APIKeys == "" {
-		log.Info("an administrator's API key is in a file", zap.String("path", filepath.Join(cfg.Data, "keys", "admin-key")))
-	}
-	go announce(ctx, service, log)
+	p.service, err = sessionapi.New(p.runtime, p.store, p.secrets.Keys, opts)
+	return err
+}
 
-	select {
-	case <-ctx.Done():
-	case err := <-failed:
-		end(fmt.Errorf("serve: %w", err))
+// close gives back what open took, as far as it came.
+func (p *program) close() {
+	if p.service != nil {
+		p.service.Close()
 	}
-	shutDown(server, service, cfg.Redis == embedded, log)
+	if p.store != nil {
+		p.store.Close()
+	}
+	if p.redis != nil {
+		p.redis.stop()
+	}
+	if p.runtime != nil {
+		p.runtime.Close()
+	}
+	for _, l := range []net.Listener{p.metrics, p.listener} {
+		if l != nil {
+			l.Close() // its server may have
+		}
+	}
+	if p.lock != nil {
+		p.lock.Close()
+	}
+}
+
+// serve answers requests until ctx ends, or a listener or the embedded Redis
+// does, and then shuts down in good order.
+func (p *program) serve(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer end(nil)
+	api := newServer(sessionapi.NewHandler(p.service, p.secrets.api, console.Handler()), p.log)
+	start := func(s *http.Server, l net.Listener) {
+		tasks.Go(func() {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				end(fmt.Errorf("serve %s: %w", l.Addr(), err))
+			}
+		})
+	}
+	start(api, p.listener)
+	if p.metrics != nil {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+		metrics := newServer(mux, p.log)
+		defer metrics.Close()
+		start(metrics, p.metrics)
+	}
+	if p.redis != nil {
+		tasks.Go(func() {
+			select {
+			case <-p.redis.done:
+				end(fmt.Errorf("the embedded redis-server ended, see %s", p.redis.logPath))
+			case <-ctx.Done():
+			}
+		})
+	}
+	p.log.Info("session API listening", zap.String("address", p.listener.Addr().String()), zap.String("runtime", p.runtime.Name()))
+	if p.cfg.Redis == embedded && p.cfg.APIKeys == "" {
+		p.log.Info("an administrator's API key is in a file", zap.String("path", filepath.Join(p.cfg.Data, "keys", "admin-key")))
+	}
+	tasks.Go(func() { p.announce(ctx) })
+	<-ctx.Done()
+	p.shutDown(api)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
 }
 
-func options(cfg *Config, log *zap.Logger) (*sessionapi.Options, error) {
-	opts := &sessionapi.Options{
-		PanelBaseURL:  cfg.PanelBaseURL,
-		HideCDP:       !cfg.ExposeCDP,
-		NoDesktop:     !cfg.Desktop,
-		AllowUpstream: cfg.AllowUpstream,
-		Logger:        log,
-	}
-	if cfg.Templates != "" {
-		var err error
-		if opts.Templates, err = sessionapi.LoadTemplates(cfg.Templates); err != nil {
-			return nil, fmt.Errorf("--templates: %w", err)
+// announce says until all is there what the API waits for. Requests are
+// answered meanwhile, with 503.
+func (p *program) announce(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	said := ""
+	for {
+		err := p.service.Ready(ctx)
+		if err == nil {
+			p.log.Info("session API ready")
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if said != err.Error() {
+			said = err.Error()
+			p.log.Warn("session API waits", zap.Error(err))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
 	}
-	return opts, nil
+}
+
+// shutDown lets running requests end. Nobody else can serve the sandboxes of an
+// embedded store, so they are paused.
+func (p *program) shutDown(api *http.Server) {
+	p.log.Info("session API shutting down")
+	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	if err := api.Shutdown(drain); err != nil {
+		api.Close()
+	}
+	if p.redis == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pauseTimeout)
+	defer cancel()
+	if err := p.service.PauseAll(ctx); err != nil {
+		p.log.Error("not all sandboxes are paused", zap.Error(err))
+	}
 }
 
 func newServer(h http.Handler, log *zap.Logger) *http.Server {
-	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel)
+	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel) // fails for unknown levels only
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -174,46 +254,4 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
-}
-
-// announce says until all is there what the API waits for. Requests are
-// answered meanwhile, with 503.
-func announce(ctx context.Context, service *sessionapi.Service, log *zap.Logger) {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
-	for {
-		err := service.Ready(ctx)
-		if err == nil {
-			log.Info("session API ready")
-			return
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		log.Warn("session API waits", zap.Error(err))
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// shutDown lets running requests end. Nobody else can serve the sandboxes of an
-// embedded store, so they are paused.
-func shutDown(server *http.Server, service *sessionapi.Service, pause bool, log *zap.Logger) {
-	log.Info("session API shutting down")
-	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
-	defer cancel()
-	if err := server.Shutdown(drain); err != nil {
-		server.Close()
-	}
-	if !pause {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), pauseTimeout)
-	defer cancel()
-	if err := service.PauseAll(ctx); err != nil {
-		log.Error("not all sandboxes are paused", zap.Error(err))
-	}
 }
