@@ -2,7 +2,8 @@
 export class Bar {
   constructor(element) {
     this.element = element;
-    element.addEventListener('click', () => this.action?.());
+    // Anywhere: with an action there is nothing else on the page to click.
+    document.addEventListener('click', () => this.action?.());
   }
 
   get visible() {

@@ -1,0 +1,121 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/cubeplexai/cubepod/desktopctl/viewer"
+	"github.com/cubeplexai/cubepod/internal/testutil"
+)
+
+// start runs a program until the test ends or it does, and tells the latter.
+func start(t *testing.T, cmd *exec.Cmd) <-chan struct{} {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); cmd.Wait() }()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-done
+	})
+	return done
+}
+
+// startDesktop runs a display with a VNC server and gives the display's name
+// and the way to the server.
+func startDesktop(t *testing.T) (string, func(context.Context) (net.Conn, error)) {
+	t.Helper()
+	xvfb, x11vnc := testutil.NeedProgram(t, "Xvfb"), testutil.NeedProgram(t, "x11vnc")
+	ready, number, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	x := exec.Command(xvfb, "-displayfd", "3", "-screen", "0", "1280x800x24", "-nolisten", "tcp")
+	x.ExtraFiles = []*os.File{number}
+	start(t, x)
+	number.Close()
+	line, err := bufio.NewReader(ready).ReadString('\n')
+	if err != nil {
+		t.Fatalf("Xvfb names no display: %v", err)
+	}
+	display := ":" + strings.TrimSpace(line)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	start(t, exec.Command("/bin/sh", "-c", `ulimit -n 256 && exec "$@"`, "sh", x11vnc,
+		"-display", display, "-rfbport", port, "-localhost", "-no6", "-forever", "-shared", "-nopw", "-quiet"))
+	return display, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+}
+
+// A person sees the display and works in it, in a frame of opaque origin.
+func TestViewerPage(t *testing.T) {
+	xmessage := testutil.NeedProgram(t, "xmessage")
+	display, rfb := startDesktop(t)
+	message := exec.Command(xmessage, "-display", display, "-geometry", "1280x800+0+0", "-default", "okay", "-buttons", "okay,cancel",
+		"-bg", "#2e5c8a", "-fg", "white", "A real window on a real display.")
+	closed := start(t, message)
+
+	v := viewer.New(viewer.Options{WebDir: filepath.Join(pages(t), "viewer"), RFB: rfb})
+	t.Cleanup(func() { v.Close() })
+	e := newEdge(t, 8080, v)
+	tb := e.browse(t, "vnc.html?autoconnect=true&resize=scale&usr=x")
+
+	// Readable at its centre, and of the window's colour there.
+	tb.until(`(c => c && c.width ? [...c.getContext("2d").getImageData(1000, 600, 1, 1).data].join() : "")(document.querySelector("canvas"))`, "46,92,138,255")
+	tb.until(shown, "")
+	if focused := tb.text(`document.activeElement === document.body`); focused != "true" {
+		t.Error("the page takes the focus at load")
+	}
+	if scrolls := tb.text(`document.documentElement.scrollHeight > innerHeight || document.documentElement.scrollWidth > innerWidth`); scrolls != "false" {
+		t.Error("the page scrolls")
+	}
+	if on := tb.text(`document.elementFromPoint(innerWidth / 2, innerHeight / 2).tagName`); on != "CANVAS" {
+		t.Errorf("%s lies over the canvas", on)
+	}
+	tb.picture("viewer")
+
+	// A click gives it the keyboard; Return presses the window's button.
+	tb.do(chromedp.MouseClickXY(480, 400), chromedp.KeyEvent("\r"))
+	<-closed
+	if code := message.ProcessState.ExitCode(); code != 101 {
+		t.Errorf("the window closed with %d, want 101 for its first button", code)
+	}
+	tb.picture("viewer-empty")
+}
+
+func TestViewerPageWhenRefused(t *testing.T) {
+	_, rfb := startDesktop(t)
+	for _, tt := range refused {
+		t.Run(tt.err.Code, func(t *testing.T) {
+			v := viewer.New(viewer.Options{WebDir: filepath.Join(pages(t), "viewer"), RFB: rfb})
+			t.Cleanup(func() { v.Close() })
+			e := newEdge(t, 8080, v)
+			tb := e.browse(t, "")
+			tb.until(`document.querySelector("canvas")?.width`, "1280") // connected
+			e.refuse.Store(tt.err)
+			v.Close()
+			tb.until(shown, tt.want)
+			tb.picture("viewer-" + tt.err.Code)
+			if n := e.navigations.Load(); n != 1 {
+				t.Errorf("the page navigated %d times by itself", n-1)
+			}
+		})
+	}
+}
