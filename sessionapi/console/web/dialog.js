@@ -25,13 +25,14 @@ export function openDialog({ title, body, verb, working, danger = false, submit 
     event.preventDefault();
     if (busy) return;
     busy = true;
+    const answers = new FormData(form); // before its fields are disabled: those are left out
     problem.textContent = '';
     fields.disabled = confirm.disabled = true;
     const bar = progress(working);
     const timer = setInterval(bar.tick, 1000);
     place.replaceChildren(bar);
     try {
-      await submit(new FormData(form));
+      await submit(answers);
       done = true;
       dialog.close();
     } catch (err) {

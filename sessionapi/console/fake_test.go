@@ -1,0 +1,345 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/poddapi"
+	"github.com/cubeplexai/cubepod/sessionapi/console"
+)
+
+const key = "test-key-1"
+
+// fakeAPI answers as the session API does, from memory. Tests decide what
+// commands print and how calls fail.
+type fakeAPI struct {
+	*httptest.Server
+	panels *httptest.Server
+
+	mu sync.Mutex // guards the fields below
+	// changed is closed and replaced whenever something changes.
+	changed   chan struct{}
+	key       string
+	sandboxes []*box
+	commands  map[string]*command
+	fail      map[string]*apierror.Error // by "METHOD path"
+	hold      map[string]chan struct{}   // calls wait here, by "METHOD path"
+	starts    int                        // of the desktop
+}
+
+type box struct {
+	ID        string            `json:"sandboxID"`
+	Template  string            `json:"templateID"`
+	State     string            `json:"state"`
+	Reason    string            `json:"reason,omitempty"`
+	StartedAt time.Time         `json:"startedAt"`
+	EndAt     time.Time         `json:"endAt"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+}
+
+type command struct {
+	status poddapi.Status
+	text   string
+	output []byte
+}
+
+func newFakeAPI(t *testing.T) *fakeAPI {
+	f := &fakeAPI{
+		key: key, changed: make(chan struct{}), commands: map[string]*command{},
+		fail: map[string]*apierror.Error{}, hold: map[string]chan struct{}{},
+	}
+	page := console.Handler()
+	api := http.NewServeMux()
+	api.HandleFunc("GET /v2/sandboxes", f.list)
+	api.HandleFunc("POST /sandboxes", f.create)
+	api.HandleFunc("GET /sandboxes/{id}", f.get)
+	api.HandleFunc("DELETE /sandboxes/{id}", f.remove)
+	api.HandleFunc("POST /sandboxes/{id}/pause", f.move("paused", http.StatusNoContent))
+	api.HandleFunc("POST /sandboxes/{id}/resume", f.move("running", http.StatusCreated))
+	api.HandleFunc("POST /sandboxes/{id}/desktop/start", f.startDesktop)
+	api.HandleFunc("GET /sandboxes/{id}/commands", f.listCommands)
+	api.HandleFunc("POST /sandboxes/{id}/commands/run", f.runCommand)
+	api.HandleFunc("GET /sandboxes/{id}/commands/{cmd}/logs", f.logs)
+	api.HandleFunc("POST /sandboxes/{id}/commands/{cmd}/kill", f.kill)
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", page)
+	mux.Handle("GET /console/", page)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		call := r.Method + " " + r.URL.Path
+		f.mu.Lock()
+		wanted, failure, hold := f.key, f.fail[call], f.hold[call]
+		f.mu.Unlock()
+		if r.Header.Get("X-API-Key") != wanted {
+			apierror.Write(w, apierror.New(apierror.Unauthorized, "", "the API key is missing or wrong"))
+			return
+		}
+		if hold != nil {
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if failure != nil {
+			apierror.Write(w, failure)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(f.Close)
+	f.panels = httptest.NewServer(http.HandlerFunc(servePanel))
+	t.Cleanup(f.panels.Close)
+	return f
+}
+
+// change runs fn under the lock and tells whoever waits.
+func (f *fakeAPI) change(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// add puts a sandbox there that has run for a while.
+func (f *fakeAPI) add(id, template, state string) *box {
+	b := &box{
+		ID: id, Template: template, State: state,
+		StartedAt: time.Now().Add(-12 * time.Minute), EndAt: time.Now().Add(48*time.Minute + 30*time.Second),
+	}
+	f.change(func() { f.sandboxes = append(f.sandboxes, b) })
+	return b
+}
+
+// print adds to a command's output.
+func (f *fakeAPI) print(id, text string) {
+	f.change(func() { f.commands[id].output = append(f.commands[id].output, text...) })
+}
+
+// end ends a command.
+func (f *fakeAPI) end(id string, code int) {
+	f.change(func() {
+		c, now := f.commands[id], time.Now()
+		c.status.Running, c.status.ExitCode, c.status.EndedAt = false, &code, &now
+	})
+}
+
+// failCall makes a call fail until it is called again with nil.
+func (f *fakeAPI) failCall(call string, err *apierror.Error) {
+	f.change(func() { f.fail[call] = err })
+}
+
+// holdCall makes a call wait until release is called.
+func (f *fakeAPI) holdCall(call string) (release func()) {
+	ch := make(chan struct{})
+	f.change(func() { f.hold[call] = ch })
+	return func() {
+		f.change(func() { delete(f.hold, call) })
+		close(ch)
+	}
+}
+
+func (f *fakeAPI) find(w http.ResponseWriter, r *http.Request) *box {
+	for _, b := range f.sandboxes {
+		if b.ID == r.PathValue("id") {
+			return b
+		}
+	}
+	apierror.Write(w, apierror.New(apierror.NotFound, "sandbox_not_found", "there is no such sandbox"))
+	return nil
+}
+
+func (f *fakeAPI) list(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sandboxes == nil {
+		answer(w, http.StatusOK, []*box{})
+		return
+	}
+	answer(w, http.StatusOK, f.sandboxes)
+}
+
+func (f *fakeAPI) create(w http.ResponseWriter, r *http.Request) {
+	var req struct {
+		TemplateID string
+		Timeout    int
+	}
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.TemplateID == "" || req.Timeout == 0 {
+		apierror.Write(w, apierror.New(apierror.Invalid, "invalid_body", "want a template and a timeout as JSON"))
+		return
+	}
+	f.change(func() {
+		now := time.Now()
+		b := &box{
+			ID: fmt.Sprintf("new%017d", len(f.sandboxes)), Template: req.TemplateID, State: "running",
+			StartedAt: now, EndAt: now.Add(time.Duration(req.Timeout) * time.Second),
+		}
+		f.sandboxes = append(f.sandboxes, b)
+		answer(w, http.StatusCreated, b)
+	})
+}
+
+func (f *fakeAPI) get(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b := f.find(w, r); b != nil {
+		answer(w, http.StatusOK, b)
+	}
+}
+
+func (f *fakeAPI) remove(w http.ResponseWriter, r *http.Request) {
+	f.drop(r.PathValue("id"))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// drop removes a sandbox as its end would.
+func (f *fakeAPI) drop(id string) {
+	f.change(func() {
+		kept := []*box{}
+		for _, b := range f.sandboxes {
+			if b.ID != id {
+				kept = append(kept, b)
+			}
+		}
+		f.sandboxes = kept
+	})
+}
+
+func (f *fakeAPI) move(state string, status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f.change(func() {
+			b := f.find(w, r)
+			if b == nil {
+				return
+			}
+			b.State = state
+			if status == http.StatusNoContent {
+				w.WriteHeader(status)
+			} else {
+				answer(w, status, b)
+			}
+		})
+	}
+}
+
+func (f *fakeAPI) startDesktop(w http.ResponseWriter, r *http.Request) {
+	f.change(func() {
+		b := f.find(w, r)
+		if b == nil {
+			return
+		}
+		if b.Template == "base" {
+			apierror.Write(w, apierror.New(apierror.Unsupported, "desktop_not_installed", "this sandbox's image has no desktop"))
+			return
+		}
+		b.State = "running"
+		f.starts++
+		answer(w, http.StatusOK, map[string]any{
+			"status":      "running",
+			"desktopUrl":  fmt.Sprintf("%s/panel/token-d%d/vnc.html?autoconnect=true&resize=scale", f.panels.URL, f.starts),
+			"terminalUrl": fmt.Sprintf("%s/panel/token-t%d/", f.panels.URL, f.starts),
+			"cdpPort":     9222,
+			"expiresAt":   time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		})
+	})
+}
+
+func (f *fakeAPI) listCommands(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.find(w, r) == nil {
+		return
+	}
+	all := poddapi.Commands{Commands: []poddapi.Status{}}
+	for _, c := range f.commands {
+		all.Commands = append(all.Commands, c.status)
+	}
+	answer(w, http.StatusOK, all)
+}
+
+func (f *fakeAPI) runCommand(w http.ResponseWriter, r *http.Request) {
+	var req poddapi.RunRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || !req.Background {
+		apierror.Write(w, apierror.New(apierror.Invalid, "invalid_body", "want a background command as JSON"))
+		return
+	}
+	f.change(func() {
+		if f.find(w, r) == nil {
+			return
+		}
+		c := f.newCommand(req.Command)
+		answer(w, http.StatusOK, poddapi.RunResponse{Status: c.status})
+	})
+}
+
+// newCommand wants the lock.
+func (f *fakeAPI) newCommand(text string) *command {
+	n := len(f.commands) + 1
+	c := &command{text: text, status: poddapi.Status{
+		ID: "proc-" + strconv.Itoa(n), PID: 40 + n, Running: true, StartedAt: time.Now(), UID: 1000, GID: 1000,
+	}}
+	f.commands[c.status.ID] = c
+	return c
+}
+
+// firstPart makes answers come in several parts, as long output does.
+const firstPart = 64 << 10
+
+func (f *fakeAPI) logs(w http.ResponseWriter, r *http.Request) {
+	cursor, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+	wait, _ := strconv.Atoi(r.URL.Query().Get("wait_ms"))
+	timer := time.NewTimer(time.Duration(wait) * time.Millisecond)
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		c, changed := f.commands[r.PathValue("cmd")], f.changed
+		if c == nil {
+			f.mu.Unlock()
+			apierror.Write(w, apierror.New(apierror.NotFound, "command_not_found", "there is no such command"))
+			return
+		}
+		status, output := c.status, c.output[min(cursor, len(c.output)):]
+		f.mu.Unlock()
+		if len(output) == 0 && status.Running && wait > 0 {
+			select {
+			case <-changed:
+				continue
+			case <-r.Context().Done():
+				return
+			case <-timer.C:
+			}
+		}
+		output = output[:min(firstPart, len(output))]
+		status.Cursor = int64(cursor + len(output))
+		answer(w, http.StatusOK, poddapi.Logs{Status: status, Content: string(output)})
+		return
+	}
+}
+
+func (f *fakeAPI) kill(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("cmd")
+	f.change(func() {
+		c, code, now := f.commands[id], 137, time.Now()
+		c.status.Running, c.status.ExitCode, c.status.Signal, c.status.EndedAt = false, &code, "SIGKILL", &now
+	})
+	answer(w, http.StatusOK, poddapi.Killed{Status: "killed", ID: id})
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(data)
+}
