@@ -64,13 +64,20 @@ func (b *browser) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p == nil {
-		p, err = b.launch(ctx)
-	} else {
-		err = b.showPage(ctx)
+	if p != nil {
+		if err := b.showPage(ctx, p); err != nil {
+			// One whose last window was closed answers until it is gone.
+			s.logf("chromium (pid %d) opens no tab, replacing it: %v", p.Pid, err)
+			if err := s.closeBrowser(ctx, p); err != nil {
+				return err
+			}
+			p = nil
+		}
 	}
-	if err != nil {
-		return err
+	if p == nil {
+		if p, err = b.launch(ctx); err != nil {
+			return err
+		}
 	}
 	s.setAlive(chromium, p)
 	return nil
@@ -112,18 +119,19 @@ func (b *browser) shows(ctx context.Context, p *daemon.Process) error {
 }
 
 func (b *browser) pages(ctx context.Context, p *daemon.Process) ([]chrome.Target, error) {
-	if err := listens(p, cdpPort); err != nil {
+	pages, err := b.stack.devtools.Pages(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return b.stack.devtools.Pages(ctx)
+	return pages, listens(p, cdpPort)
 }
 
-// showPage opens the tab that was asked for in a running browser, unless one
-// shows it, and some tab when there is none.
-func (b *browser) showPage(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// showPage opens the tab that was asked for in the running browser p, unless
+// one shows it, and some tab when there is none.
+func (b *browser) showPage(ctx context.Context, p *daemon.Process) error {
+	ask, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pages, err := b.stack.devtools.Pages(ctx)
+	pages, err := b.stack.devtools.Pages(ask)
 	if err != nil {
 		return err
 	}
@@ -139,13 +147,16 @@ func (b *browser) showPage(ctx context.Context) error {
 			return nil
 		}
 	}
-	return b.stack.devtools.Open(ctx, url)
+	if err := b.stack.devtools.Open(ask, url); err != nil {
+		return err
+	}
+	return await(ctx, p, patience, b.shows)
 }
 
 // closeLimit is how long a browser may take to write everything to disk.
 const closeLimit = 10 * time.Second
 
-// close ends the browser p so that nothing is lost: cookies are written when
+// closeBrowser ends the browser p so that nothing is lost: cookies are written when
 // it is closed as a person would, and not always when it is told by a signal.
 func (s *Stack) closeBrowser(ctx context.Context, p *daemon.Process) error {
 	soft, cancel := context.WithTimeout(ctx, closeLimit)

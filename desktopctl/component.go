@@ -109,28 +109,36 @@ func (s *Stack) ensure(ctx context.Context, c component) error {
 // launch starts c, of which nothing runs, and waits until it answers.
 func (s *Stack) launch(ctx context.Context, c component) (*daemon.Process, error) {
 	began := time.Now()
-	spec, err := c.prepare()
-	if err != nil {
-		return nil, err
-	}
-	spec.Name, spec.Log = c.name, c.log
-	spec.Env = append(spec.Env, s.cfg.environment()...)
-	if spec.Dir == "" {
-		spec.Dir = guestHome
-	}
-	if _, err := os.Stat(spec.Dir); err != nil {
-		spec.Dir = "/"
-	}
-	p, err := s.dir.Start(spec)
+	p, err := s.spawn(c)
 	if err != nil {
 		return nil, err
 	}
 	if err := await(ctx, p, startPatience, c.ready); err != nil {
 		return nil, s.launchError(c, err)
 	}
-	s.setTook(c.name, time.Since(began))
-	s.logf("%s: pid %d, ready after %v", c.name, p.Pid, time.Since(began).Round(time.Millisecond))
+	s.launched(c, p, time.Since(began))
 	return p, nil
+}
+
+// spawn starts c without waiting for it.
+func (s *Stack) spawn(c component) (*daemon.Process, error) {
+	spec, err := c.prepare()
+	if err != nil {
+		return nil, err
+	}
+	spec.Name, spec.Log = c.name, c.log
+	spec.Env = append(spec.Env, s.cfg.environment()...)
+	spec.Dir = guestHome
+	if _, err := os.Stat(spec.Dir); err != nil {
+		spec.Dir = "/"
+	}
+	return s.dir.Start(spec)
+}
+
+// launched notes that c was started and works.
+func (s *Stack) launched(c component, p *daemon.Process, took time.Duration) {
+	s.setTook(c.name, took)
+	s.logf("%s: pid %d, ready after %v", c.name, p.Pid, took.Round(time.Millisecond))
 }
 
 // launchError says which component failed, how, and what it had to say.
@@ -178,10 +186,10 @@ func listens(p *daemon.Process, port int) error {
 // httpReady is ready when the daemon itself serves its page.
 func httpReady(port int) func(context.Context, *daemon.Process) error {
 	return func(ctx context.Context, p *daemon.Process) error {
-		if err := listens(p, port); err != nil {
+		if err := httpAnswers(ctx, "http://"+loopbackAddr(port).String()+"/"); err != nil {
 			return err
 		}
-		return httpAnswers(ctx, "http://"+loopbackAddr(port).String()+"/")
+		return listens(p, port)
 	}
 }
 

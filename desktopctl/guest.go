@@ -92,6 +92,10 @@ func makeSocketDir() error {
 // environment is all that the desktop's processes find in theirs. Nothing is
 // inherited but the locale: a desktop is the same whoever started it, and a
 // caller's secrets stay out of the browser.
+//
+// DBUS_SESSION_BUS_ADDRESS stays out: Chromium then disables the bus itself,
+// and a Chromium that has nothing to add to its environment makes the room of
+// it its process title, which hides our marker in /proc.
 func (c Config) environment() []string {
 	return append([]string{
 		"HOME=" + guestHome,
@@ -104,8 +108,6 @@ func (c Config) environment() []string {
 		"XDG_CACHE_HOME=" + guestHome + "/.cache",
 		"XDG_DATA_HOME=" + guestHome + "/.local/share",
 		"XDG_RUNTIME_DIR=" + c.RunDir,
-		// No session bus, and no search for one.
-		"DBUS_SESSION_BUS_ADDRESS=disabled:",
 	}, c.Locale...)
 }
 

@@ -86,6 +86,11 @@ func (s *Stack) Start(ctx context.Context, req StartRequest) (*Report, error) {
 }
 
 // startDisplay makes the X server and its clients run.
+//
+// A cold start overlaps as much as it can: the browser is prepared while the X
+// server starts, and run as soon as the server listens, which is long before
+// it serves: connections wait for it. A window manager that comes late adopts
+// the windows it finds, by the same rules.
 func (s *Stack) startDisplay(ctx context.Context, req StartRequest) (Resolution, error) {
 	want := s.resolution(ctx)
 	if req.Resolution != nil {
@@ -94,43 +99,18 @@ func (s *Stack) startDisplay(ctx context.Context, req StartRequest) (Resolution,
 	browser := s.newBrowser(want, req.URL)
 	g, ctx := errgroup.WithContext(ctx)
 	if s.found[chromium] == nil {
-		// A browser's preparation needs no display.
 		g.Go(func() error { _, err := browser.prepare(); return err })
 	}
 	g.Go(func() error {
-		if err := s.ensureServer(ctx, want); err != nil {
+		listening := func() { g.Go(func() error { return browser.ensure(ctx) }) }
+		if err := s.ensureServer(ctx, want, listening); err != nil {
 			return err
 		}
-		// A window manager that is late adopts the windows it finds, by the
-		// same rules, so the browser need not wait for it.
 		g.Go(func() error { return s.ensure(ctx, s.component(wm)) })
 		g.Go(func() error { return s.ensure(ctx, s.component(vnc)) })
-		g.Go(func() error { return browser.ensure(ctx) })
 		return nil
 	})
 	return want, g.Wait()
-}
-
-// ensureServer makes the X server run with a screen of that size.
-func (s *Stack) ensureServer(ctx context.Context, size Resolution) error {
-	server, err := s.keep(ctx, s.server())
-	if err != nil {
-		return err
-	}
-	if server == nil {
-		// The display's clients die with it, though not at once.
-		for _, name := range []string{wm, chromium, vnc} {
-			if err := s.remove(ctx, name); err != nil {
-				return err
-			}
-			s.found[name] = nil
-		}
-		if server, err = s.launch(ctx, s.server()); err != nil {
-			return err
-		}
-	}
-	s.setAlive(xvfb, server)
-	return s.resize(ctx, size)
 }
 
 // awaitFront waits until port 9222 answers. Who holds it, podd or our viewer,
@@ -156,7 +136,11 @@ func (s *Stack) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	// Asked again and again, since a blocking flock cannot be given up.
 	err = daemon.Poll(ctx, func(context.Context) error {
-		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return daemon.Final(err)
+		}
+		return err
 	})
 	if err != nil {
 		f.Close()

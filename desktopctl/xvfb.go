@@ -55,9 +55,55 @@ func (s *Stack) serverReady(ctx context.Context, p *daemon.Process) error {
 	}
 	defer conn.Close()
 	if pid := conn.ServerPid(); pid != 0 && pid != p.Pid {
-		return apierror.New(apierror.Conflict, "display_in_use", "display %s belongs to another X server, pid %d", display, pid)
+		return daemon.Final(apierror.New(apierror.Conflict, "display_in_use", "display %s belongs to another X server, pid %d", display, pid))
 	}
 	return nil
+}
+
+// serverListens is ready when the server takes connections, though it may not
+// serve them yet.
+func (s *Stack) serverListens(ctx context.Context, _ *daemon.Process) error {
+	conn, err := dialUnix(ctx, x11.SocketPath(display))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// ensureServer makes the X server run with a screen of that size. It calls
+// listening when clients may be started.
+func (s *Stack) ensureServer(ctx context.Context, size Resolution, listening func()) error {
+	c := s.server()
+	p, err := s.keep(ctx, c)
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		listening()
+		s.setAlive(xvfb, p)
+		return s.resize(ctx, size)
+	}
+	// The display's clients die with it, though not at once.
+	for _, name := range []string{wm, chromium, vnc} {
+		if err := s.remove(ctx, name); err != nil {
+			return err
+		}
+		s.found[name] = nil
+	}
+	began := time.Now()
+	if p, err = s.spawn(c); err != nil {
+		return err
+	}
+	if err := await(ctx, p, startPatience, s.serverListens); err != nil {
+		return s.launchError(c, err)
+	}
+	listening()
+	if err := await(ctx, p, startPatience, c.ready); err != nil {
+		return s.launchError(c, err)
+	}
+	s.launched(c, p, time.Since(began))
+	s.setAlive(xvfb, p)
+	return s.resize(ctx, size)
 }
 
 // clearDisplay removes the lock and the socket of a server that is gone. Only

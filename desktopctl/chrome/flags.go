@@ -74,9 +74,7 @@ func Flags(o Options) []string {
 		"--disable-sync",
 		"--metrics-recording-only",
 		"--no-pings",
-		// The crash handler would be a daemon outside the browser's session.
 		"--disable-breakpad",
-		"--disable-crashpad-for-testing",
 
 		"--disable-features=" + strings.Join(disabledFeatures, ","),
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -34,10 +35,17 @@ func (p *Process) Listens(addr netip.AddrPort) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, ErrForeignListener
+	return false, Final(ErrForeignListener)
 }
 
+// lineSize is the width of a line of /proc/net/tcp.
+const lineSize = 150
+
 // listenerInode is the inode of the socket that listens on addr, or "".
+//
+// The kernel lists listening sockets first and then walks its table of
+// connections, which takes milliseconds however few there are. It stops where
+// a read is full, so we read line by line.
 func listenerInode(addr netip.AddrPort) (string, error) {
 	const listening = "0A"
 	ip := addr.Addr().As4()
@@ -47,11 +55,16 @@ func listenerInode(addr netip.AddrPort) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		w := strings.Fields(lines.Text())
+	for r := bufio.NewReaderSize(f, lineSize); ; {
+		line, err := r.ReadString('\n')
+		w := strings.Fields(line)
 		if len(w) > 9 && w[1] == local && w[3] == listening {
 			return w[9], nil
 		}
+		if errors.Is(err, io.EOF) {
+			return "", nil
+		} else if err != nil {
+			return "", err
+		}
 	}
-	return "", nil
 }

@@ -14,7 +14,7 @@ import (
 
 // Interval is how often a wait looks again. There is nothing to listen to
 // when a process of somebody else ends or begins to answer.
-const Interval = 10 * time.Millisecond
+const Interval = 5 * time.Millisecond
 
 // ErrExited reports that a daemon ended while it was waited for.
 var ErrExited = errors.New("the process ended")
@@ -40,9 +40,8 @@ func (p *Process) Alive() bool {
 	return err == nil && s.start == p.start && !s.zombie()
 }
 
-// Await calls ready every Interval until it returns nil. It gives up with
-// ErrExited when the process ends, and with the last error of ready when ctx
-// does.
+// Await polls ready, see [Poll]. It also gives up, with ErrExited, when the
+// process ends.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
 	var exited bool
 	err := Poll(ctx, func(ctx context.Context) error {
@@ -59,8 +58,18 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 	return err
 }
 
-// Poll calls f every Interval until it returns nil. When ctx ends it gives up
-// with the cause and the last error of f.
+// finalError is an error that no waiting cures.
+type finalError struct{ error }
+
+// Unwrap returns what is final.
+func (e finalError) Unwrap() error { return e.error }
+
+// Final marks err, from a function that is polled, as one that no waiting
+// cures.
+func Final(err error) error { return finalError{err} }
+
+// Poll calls f every Interval until it returns nil or a Final error. When ctx
+// ends it gives up with the cause and the last error of f.
 func Poll(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
@@ -68,6 +77,9 @@ func Poll(ctx context.Context, f func(context.Context) error) error {
 		err := f(ctx)
 		if err == nil {
 			return nil
+		}
+		if final, ok := errors.AsType[finalError](err); ok {
+			return final.error
 		}
 		select {
 		case <-tick.C:
@@ -103,7 +115,7 @@ func (p *Process) Kill(ctx context.Context) error {
 		}
 		for _, pid := range left {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return err
+				return Final(err)
 			}
 		}
 		return fmt.Errorf("%d processes left", len(left))

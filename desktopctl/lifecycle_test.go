@@ -1,0 +1,183 @@
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/cubeplexai/cubepod/desktopctl/boxtest"
+	"github.com/cubeplexai/cubepod/internal/testutil"
+)
+
+// graphical are the programs of which an idle guest has none.
+var graphical = []string{"Xvfb", "openbox", "x11vnc", "chromium", "cubepod-desktop-ctl"}
+
+func TestLifecycle(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	code, r, output := ctl("status")
+	want := result{
+		Status: "stopped", Display: ":99", Resolution: "1280x800x24",
+		Ports: map[string]int{"desktop": 8080, "terminal": 7681, "cdp": 9222}, Pids: map[string]int{},
+	}
+	if diff := cmp.Diff(want, r); code != 0 || diff != "" {
+		t.Errorf("status of nothing: exit code %d, %s\n%s", code, output, diff)
+	}
+
+	first := start(t)
+	want.Status, want.Pids, want.Timings = "running", first.Pids, first.Timings
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("start: %s", diff)
+	}
+	for _, name := range append(slices.Clone(components), "total") {
+		if first.Timings[name] <= 0 {
+			t.Errorf("timings of a cold start lack %s: %v", name, first.Timings)
+		}
+	}
+	second := start(t)
+	if diff := cmp.Diff(first.Pids, second.Pids); diff != "" {
+		t.Errorf("a second start changed pids: %s", diff)
+	}
+	if _, r, output := ctl("status"); r.Status != "running" || !maps.Equal(r.Pids, first.Pids) {
+		t.Errorf("status: %s", output)
+	}
+	for range 2 {
+		if code, r, output := ctl("stop"); code != 0 || r.Status != "stopped" || len(r.Pids) != 0 {
+			t.Errorf("stop: exit code %d, %s", code, output)
+		}
+	}
+	if n := boxtest.Processes(graphical...); n != 0 {
+		t.Errorf("%d processes left after stop", n)
+	}
+}
+
+func TestDaemons(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	t.Setenv("AGENT_SECRET", "s3cret")
+	r := start(t)
+	for name, pid := range r.Pids {
+		proc := fmt.Sprintf("/proc/%d", pid)
+		if sid, err := unix.Getsid(pid); err != nil || sid != pid {
+			t.Errorf("%s: session %d, %v; want its own", name, sid, err)
+		}
+		if link, err := os.Readlink(proc + "/fd/0"); link != "/dev/null" {
+			t.Errorf("%s: standard input is %q, %v", name, link, err)
+		}
+		for _, fd := range []string{"1", "2"} {
+			link, err := os.Readlink(proc + "/fd/" + fd)
+			if !strings.HasPrefix(link, runDir) || !strings.HasSuffix(link, ".log") {
+				t.Errorf("%s: file %s is %q, %v; want a log", name, fd, link, err)
+			}
+		}
+		fds, err := os.ReadDir(proc + "/fd")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, fd := range fds {
+			if link, _ := os.Readlink(proc + "/fd/" + fd.Name()); strings.HasSuffix(link, "ctl.lock") {
+				t.Errorf("%s has the lock", name)
+			}
+		}
+		env, err := os.ReadFile(proc + "/environ")
+		if err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(string(env), "HOME=/home/cubeplex\x00") || strings.Contains(string(env), "AGENT_SECRET") {
+			t.Errorf("%s: environment %q", name, env)
+		}
+	}
+}
+
+func TestParallelStarts(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	const callers = 20
+	results := make([]result, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			var output string
+			if _, results[i], output = ctl("start"); results[i].Status != "running" {
+				t.Error(output)
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range results {
+		if !maps.Equal(r.Pids, results[0].Pids) {
+			t.Errorf("pids %v and %v", r.Pids, results[0].Pids)
+		}
+	}
+	if n := boxtest.Processes("Xvfb"); n != 1 {
+		t.Errorf("%d X servers, want 1", n)
+	}
+}
+
+func TestHealsOnlyTheDead(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	before := start(t, "--resolution", "1024x768x24")
+	for _, name := range []string{"chromium", "vnc", "websockify", "wm", "ttyd", "xvfb"} {
+		kill(t, before.Pids[name])
+		var status result
+		testutil.Eventually(t, "degraded without "+name, func() bool {
+			_, status, _ = ctl("status")
+			return status.Status == "degraded" && status.Pids[name] == 0
+		})
+		after := start(t)
+		for _, other := range components {
+			died := other == name || name == "xvfb" && slices.Contains([]string{"wm", "chromium", "vnc"}, other)
+			if same := before.Pids[other] == after.Pids[other]; same == died {
+				t.Errorf("after the death of %s, %s: pid %d became %d", name, other, before.Pids[other], after.Pids[other])
+			}
+		}
+		if after.Resolution != "1024x768x24" {
+			t.Errorf("after the death of %s: resolution %s", name, after.Resolution)
+		}
+		before = after
+	}
+}
+
+func TestReplacesTheHung(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	before := start(t)
+	for _, name := range []string{"chromium", "xvfb", "vnc", "websockify"} {
+		if err := unix.Kill(before.Pids[name], unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		after := start(t)
+		if after.Pids[name] == before.Pids[name] || alive(before.Pids[name]) {
+			t.Errorf("a hung %s was kept", name)
+		}
+		before = after
+	}
+}
+
+func TestFindsWhatLostItsPidFile(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	before := start(t)
+	for _, name := range components {
+		if err := os.Remove(runDir + "/" + name + ".pid"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := start(t); !maps.Equal(before.Pids, after.Pids) {
+		t.Errorf("pids %v became %v", before.Pids, after.Pids)
+	}
+}
