@@ -359,8 +359,11 @@ func (p *fakePodd) prepare(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(poddapi.Stopped{Status: "synced"})
 }
 
-// echo tells what arrived.
+// echo tells what arrived, and tries what a sandbox must not do to the API's
+// origin.
 func (p *fakePodd) echo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Set-Cookie", "a=b")
 	json.NewEncoder(w).Encode(map[string]string{"method": r.Method, "uri": r.RequestURI, "host": r.Host})
 }
 

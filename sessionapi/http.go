@@ -1,6 +1,7 @@
 package sessionapi
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"log"
@@ -131,8 +132,10 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // panel URLs are read by people too
+	if err := enc.Encode(v); err != nil {
 		return err
 	}
 	h := w.Header()
@@ -140,7 +143,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a client that left is no error
+	_, _ = w.Write(body.Bytes()) // a client that left is no error
 	return nil
 }
 

@@ -3,6 +3,7 @@ package sessionapi
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"time"
 
@@ -27,13 +28,18 @@ func (s *Service) sweepLoop() {
 	tick := time.NewTicker(s.opts.SweepInterval)
 	defer tick.Stop()
 	ok := true
+	var audited time.Time
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		err := s.sweep(me)
+		leads, err := s.sweep(me)
+		if leads && err == nil && time.Since(audited) >= s.opts.AuditInterval {
+			err = s.audit(s.ctx)
+			audited = time.Now()
+		}
 		switch {
 		case err == nil:
 			ok = true
@@ -46,15 +52,32 @@ func (s *Service) sweepLoop() {
 	}
 }
 
-func (s *Service) sweep(me string) error {
+// sweep looks at the sandboxes that are due, if this replica is the one to. It
+// reports whether it is.
+func (s *Service) sweep(me string) (bool, error) {
 	leads, err := s.store.Lead(s.ctx, me, max(3*s.opts.SweepInterval, 5*time.Second))
 	if err != nil || !leads {
-		return err
+		return false, err
 	}
 	ids, err := s.store.Due(s.ctx, time.Now(), sweepBatch)
 	if err != nil {
-		return err
+		return true, err
 	}
+	eachOf(ids, func(id session.ID) {
+		err := s.look(s.ctx, id)
+		if err == nil || s.ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("sandbox not settled, the janitor tries again", zap.String("sandbox", string(id)), zap.Error(err))
+		if err := s.postpone(id, time.Now().Add(retryAfter)); err != nil {
+			s.log.Debug("look not postponed, the next one is at once", zap.String("sandbox", string(id)), zap.Error(err))
+		}
+	})
+	return true, nil
+}
+
+// eachOf calls f for each of ids, a few at once, and waits for all.
+func eachOf(ids []session.ID, f func(session.ID)) {
 	slots := make(chan struct{}, sweepWorkers)
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -62,13 +85,48 @@ func (s *Service) sweep(me string) error {
 		slots <- struct{}{}
 		workers.Go(func() {
 			defer func() { <-slots }()
-			if err := s.look(s.ctx, id); err != nil && s.ctx.Err() == nil {
-				s.log.Warn("sandbox not settled, the janitor tries again", zap.String("sandbox", string(id)), zap.Error(err))
-				s.postpone(id, time.Now().Add(retryAfter))
-			}
+			f(id)
 		})
 	}
-	return nil
+}
+
+// audit goes through all sandboxes: it notices those that ended by themselves,
+// and mends the lists.
+func (s *Service) audit(ctx context.Context) error {
+	var at Position
+	for {
+		places, err := s.store.List(ctx, at, listBatch)
+		if err != nil {
+			return err
+		}
+		ids := make([]session.ID, len(places))
+		for i, p := range places {
+			ids[i] = p.ID
+		}
+		eachOf(ids, func(id session.ID) {
+			if err := s.inspect(ctx, id); err != nil && ctx.Err() == nil {
+				s.log.Warn("sandbox not audited", zap.String("sandbox", string(id)), zap.Error(err))
+			}
+		})
+		if len(places) < listBatch {
+			return ctx.Err()
+		}
+		at = places[len(places)-1]
+	}
+}
+
+func (s *Service) inspect(ctx context.Context, id session.ID) error {
+	e, err := s.store.Get(ctx, id)
+	switch {
+	case apierror.KindOf(err) == apierror.NotFound, err == nil && e.Record.State == session.Deleted:
+		return s.store.Forget(ctx, id)
+	case err != nil:
+		return err
+	}
+	if e.Record.State == session.Running {
+		s.reallyRuns(ctx, e.Record)
+	}
+	return s.store.Hasten(ctx, id, s.lookAt(e.Record))
 }
 
 // look does for one sandbox what is due.
@@ -107,17 +165,21 @@ func (s *Service) look(ctx context.Context, id session.ID) error {
 // works on is looked at again later.
 func (s *Service) takeOver(ctx context.Context, rec *session.Record) (*session.Record, error) {
 	lease, err := s.store.Acquire(ctx, rec.ID, s.opts.LeaseTTL)
-	if err == ErrLeaseHeld {
+	if errors.Is(err, ErrLeaseHeld) {
 		return rec, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = s.under(ctx, lease, func(ctx context.Context, h *held) error {
-		rec, err = h.settle(ctx)
+	var settled *session.Record // written before under returns nil
+	err = s.under(ctx, lease, func(ctx context.Context, h *held) (err error) {
+		settled, err = h.settle(ctx)
 		return err
 	})
-	return rec, err
+	if err != nil {
+		return nil, err
+	}
+	return settled, nil
 }
 
 // endOf pauses or deletes a running sandbox whose end has come, or that nobody
@@ -133,18 +195,27 @@ func (s *Service) endOf(ctx context.Context, rec *session.Record) error {
 	}
 	next := rec.EndAt
 	if rec.IdleSeconds > 0 {
-		used, err := s.store.Touched(ctx, rec.ID)
+		idleAt, err := s.idleAt(ctx, rec)
 		if err != nil {
 			return err
 		}
-		idleAt := later(used, rec.StartedAt).Add(seconds(rec.IdleSeconds))
 		if !time.Now().Before(idleAt) {
-			_, err := s.pauseIf(ctx, rec.ID, func(r *session.Record) bool { return r.Incarnation == rec.Incarnation })
+			_, err := s.pauseIf(ctx, rec.ID, func(r *session.Record) bool {
+				// It may have been used, or resumed, since.
+				at, err := s.idleAt(ctx, r)
+				return err == nil && !time.Now().Before(at)
+			})
 			return err
 		}
 		next = earlier(next, idleAt)
 	}
 	return s.postpone(rec.ID, next)
+}
+
+// idleAt is when nobody will have used the sandbox for its idle time.
+func (s *Service) idleAt(ctx context.Context, rec *session.Record) (time.Time, error) {
+	used, err := s.store.Touched(ctx, rec.ID)
+	return later(used, rec.StartedAt).Add(seconds(rec.IdleSeconds)), err
 }
 
 // ended reports whether the sandbox's hard end has come. A sandbox that was

@@ -251,7 +251,7 @@ func (s *Service) startRuntime(ctx context.Context, rec *session.Record) (Handle
 	}
 	tmpl, ok := s.opts.Templates[rec.Template]
 	if !ok {
-		return Handle{}, apierror.New(apierror.NotFound, "template_not_found", "there is no template %q any more", rec.Template)
+		return Handle{}, apierror.New(apierror.Conflict, "template_not_found", "there is no template %q any more", rec.Template)
 	}
 	spec := Spec{ID: rec.ID, Incarnation: rec.Incarnation, Template: tmpl}
 	var err error

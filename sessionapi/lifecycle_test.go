@@ -367,3 +367,24 @@ func TestPauseAll(t *testing.T) {
 		t.Errorf("%d sandboxes, %d running", boxes, running)
 	}
 }
+
+func TestAudit(t *testing.T) {
+	w := newWorld(t)
+	a := w.replica(sessionapi.Options{AuditInterval: 100 * time.Millisecond, SweepInterval: 50 * time.Millisecond})
+	dead, lost, fine := a.create(""), a.create(""), a.create("")
+	w.rt.kill(dead)
+	w.rt.lose(lost)
+	a.eventually(dead, "paused")
+	a.eventually(lost, "failed")
+	if got := a.state(fine); got != "running" {
+		t.Errorf("got %s", got)
+	}
+	// A list entry without a record goes, an entry that is missing comes back.
+	if err := a.store.Postpone(t.Context(), fine, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the entry is back", func() bool {
+		ids, err := a.store.Due(t.Context(), time.Now().Add(time.Hour), 10)
+		return err == nil && slices.Contains(ids, fine)
+	})
+}

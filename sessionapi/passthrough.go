@@ -58,19 +58,13 @@ func (a *api) podd(w http.ResponseWriter, r *http.Request, rec *session.Record) 
 	}
 	var failure error
 	proxy := &httputil.ReverseProxy{
-		Transport:     a.podds.via(rec),
-		FlushInterval: -1,
-		Rewrite:       func(pr *httputil.ProxyRequest) { toPodd(pr, token) },
-		ModifyResponse: func(resp *http.Response) error {
-			if resp.StatusCode != http.StatusUnauthorized {
-				return nil
-			}
-			// Our token, not the caller's key: the caller can do nothing.
-			return errors.New("podd does not take the token of its record")
-		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failure = poddapi.Unreachable(err) },
-		BufferPool:   &a.buffers,
-		ErrorLog:     a.proxyLog,
+		Transport:      a.podds.via(rec),
+		FlushInterval:  -1,
+		Rewrite:        func(pr *httputil.ProxyRequest) { toPodd(pr, token) },
+		ModifyResponse: fromPodd,
+		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failure = poddapi.Unreachable(err) },
+		BufferPool:     &a.buffers,
+		ErrorLog:       a.proxyLog,
 	}
 	proxy.ServeHTTP(w, r)
 	if failure != nil && apierror.KindOf(failure) == apierror.BadGateway {
@@ -96,6 +90,24 @@ func toPodd(pr *httputil.ProxyRequest, token string) {
 	}
 	out.Header.Set("Authorization", "Bearer "+token)
 	out.Header.Set("X-Request-Id", noteOf(in.Context()).id)
+}
+
+// fromPodd judges podd's answer. What a sandbox says is shown on the console's
+// origin, so no browser may take it for a page of that origin.
+func fromPodd(resp *http.Response) error {
+	if resp.StatusCode == http.StatusUnauthorized {
+		// Our token, not the caller's key: the caller can do nothing.
+		return errors.New("podd does not take the token of its record")
+	}
+	h := resp.Header
+	for name := range h {
+		if name == "Set-Cookie" || strings.HasPrefix(name, "Access-Control-") {
+			delete(h, name)
+		}
+	}
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	return nil
 }
 
 // addEnvs puts the sandbox's variables under those of a run call. A body that

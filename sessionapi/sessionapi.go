@@ -72,6 +72,8 @@ type Options struct {
 	DesktopTimeout time.Duration
 	// SweepInterval is how often the janitor looks; default 1 s.
 	SweepInterval time.Duration
+	// AuditInterval is how often it goes through all sandboxes; default 1 min.
+	AuditInterval time.Duration
 
 	// Logger defaults to none.
 	Logger *zap.Logger
@@ -94,6 +96,7 @@ func (o *Options) withDefaults() Options {
 		&out.WakeWait:       20 * time.Second,
 		&out.DesktopTimeout: time.Minute,
 		&out.SweepInterval:  time.Second,
+		&out.AuditInterval:  time.Minute,
 	} {
 		if *d <= 0 {
 			*d = def
