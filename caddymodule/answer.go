@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"html/template"
@@ -139,18 +140,39 @@ func errorOf(err error) *apierror.Error {
 	return apierror.Wrap(err, apierror.BadGateway, "upstream_failed", "the sandbox broke off its answer")
 }
 
-// answerByRoutes runs the operator's handle_errors routes and reports whether
-// there are any. They see the request without its token.
-func answerByRoutes(w http.ResponseWriter, r *http.Request, e *apierror.Error, uri string) (bool, error) {
+// answerByRoutes runs the operator's handle_errors routes, if there are any.
+// They see the request without its token, and may leave the answer to others.
+func answerByRoutes(w http.ResponseWriter, r *http.Request, e *apierror.Error, uri string) error {
 	srv, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if srv == nil || srv.Errors == nil || len(srv.Errors.Routes) == 0 {
-		return false, nil
+		return nil
 	}
 	r.RequestURI = uri
 	r = srv.Errors.WithError(r, caddyhttp.Error(e.Status(), e))
-	last := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		answerError(w, r, e)
-		return nil
-	})
-	return true, srv.Errors.Routes.Compile(last).ServeHTTP(w, r)
+	answer := &errorRouteWriter{ResponseWriter: w}
+	nothing := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })
+	return srv.Errors.Routes.Compile(nothing).ServeHTTP(answer, r)
+}
+
+// errorRouteWriter holds a status back until a body comes. Caddy sends a bare
+// status where no error route matches, and the panel's own answer is better.
+type errorRouteWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// Unwrap lets an http.ResponseController find what is not here.
+func (w *errorRouteWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader notes the status.
+func (w *errorRouteWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+// Write sends the status first.
+func (w *errorRouteWriter) Write(p []byte) (int, error) {
+	w.ResponseWriter.WriteHeader(cmp.Or(w.status, http.StatusOK))
+	return w.ResponseWriter.Write(p)
 }

@@ -37,6 +37,7 @@ import (
 func init() {
 	caddy.RegisterModule(App{})
 	caddy.RegisterModule(Panel{})
+	caddy.RegisterModule(Matcher{})
 	caddy.RegisterModule(Upstreams{})
 	caddy.RegisterModule(Transport{})
 	caddy.RegisterModule(TokenFilter{})

@@ -86,7 +86,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		return nil, err
 	}
 	route := caddyhttp.Route{
-		MatcherSetsRaw: []caddy.ModuleMap{{"path": caddyconfig.JSON(caddyhttp.MatchPath{p.Prefix + "/*"}, nil)}},
+		MatcherSetsRaw: []caddy.ModuleMap{{"cubepod_panel": caddyconfig.JSON(Matcher{Prefix: p.Prefix}, nil)}},
 		HandlersRaw: []json.RawMessage{
 			caddyconfig.JSONModuleObject(p, "handler", "cubepod_panel", nil),
 			caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil),

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// Caddy's own, once per process.
 		goleak.IgnoreTopFunction("github.com/caddyserver/certmagic.(*Cache).maintainAssets"),
-		goleak.IgnoreAnyFunction("github.com/caddyserver/certmagic.(*RingBufferRateLimiter).permit"),
+		goleak.IgnoreTopFunction("github.com/DeRuina/timberjack.(*Logger).millRun"),
+		goleak.IgnoreAnyFunction("github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy.(*Upstream).fillDynamicHost.func1.1"),
 	)
 }
 
@@ -284,8 +285,8 @@ func (p *fakePodd) serve(rec *session.Record) {
 // listen puts h behind a guest port.
 func (p *fakePodd) listen(port int, h http.Handler) {
 	srv := httptest.NewServer(h)
+	p.t.Cleanup(srv.Close)
 	p.t.Cleanup(srv.CloseClientConnections)
-	p.t.Cleanup(func() { go srv.Close() })
 	p.mu.Lock()
 	p.ports[port] = srv.Listener.Addr().String()
 	p.mu.Unlock()

@@ -133,9 +133,7 @@ func (p *Panel) fail(w *responseWriter, r *http.Request, err error, uri string) 
 	if c := p.logger.Check(level, "panel request refused"); c != nil {
 		c.Write(zap.Int("status", e.Status()), zap.String("code", e.WireCode()), zap.String("error", redact(err.Error())))
 	}
-	if done, err := answerByRoutes(w, r, e, uri); done && err == nil {
-		return nil
-	} else if err != nil {
+	if err := answerByRoutes(w, r, e, uri); err != nil {
 		p.logger.Error("error route failed", zap.String("error", redact(err.Error())))
 	}
 	if !w.wrote() {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -40,8 +39,13 @@ func TestPanelPassesBytesUnchanged(t *testing.T) {
 		if status := e.raw(base + rest); !strings.HasPrefix(status, "200") {
 			t.Fatalf("%s: got %s", rest, status)
 		}
-		if got := <-seen; got != rest {
-			t.Errorf("got %q, want %q", got, rest)
+		select {
+		case got := <-seen:
+			if got != rest {
+				t.Errorf("got %q, want %q", got, rest)
+			}
+		default:
+			t.Errorf("%s never reached the guest", rest)
 		}
 	}
 }
@@ -267,8 +271,7 @@ func TestPanelPortClosed(t *testing.T) {
 	if status, _ := e.status(panel + "/"); status != 200 {
 		t.Errorf("once it listens: got %d", status)
 	}
-	e.rec.Endpoint = session.LocalEndpoint(session.NewID(), 9)
-	e.write(e.rec)
+	e.update(func(r *session.Record) { r.Incarnation, r.Endpoint = 9, session.LocalEndpoint(r.ID, 9) })
 	testutil.Eventually(t, "a daemon that is gone is told", func() bool {
 		status, code := e.status(panel + "/")
 		return status == 502 && code == "podd_unreachable"
@@ -487,8 +490,5 @@ func TestPanelErrorRoutes(t *testing.T) {
 	}
 	if status, code := e.status(e.url + "/panel/" + e.token(func() paneltoken.Claims { c := e.claims(3000); c.Port = 1; return c }()) + "/"); status != 404 || code != "port_not_found" {
 		t.Errorf("an error that no route handles: got %d %s", status, code)
-	}
-	if u, err := url.Parse(e.url); err != nil || u.Port() == "" {
-		t.Fatal(err)
 	}
 }

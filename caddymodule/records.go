@@ -62,10 +62,10 @@ type known struct {
 
 // lookup is a read of Redis that any number of callers wait for.
 type lookup struct {
-	done    chan struct{}
-	outdate bool // a change was announced after the read began; under records.mu
-	rec     *session.Record
-	err     error
+	done     chan struct{}
+	outdated bool // a change was announced after the read began; under records.mu
+	rec      *session.Record
+	err      error
 }
 
 func newRecords(life context.Context, work *sync.WaitGroup, rdb redis.UniversalClient, v *visits, m *metrics, logger *zap.Logger) *records {
@@ -164,11 +164,14 @@ func (r *records) read(id session.ID, l *lookup, epoch int) {
 	switch {
 	case !answered:
 		r.downUntil = now.Add(downFor)
-	case l.outdate:
 	case l.err != nil:
-		delete(r.known, id)
-	default:
+		if !l.outdated {
+			delete(r.known, id)
+		}
+	case !l.outdated:
 		r.known[id] = &known{rec: l.rec, at: now, epoch: epoch}
+	case r.known[id] == nil: // better than nothing, should Redis fail
+		r.known[id] = &known{rec: l.rec, at: now, epoch: epoch, suspect: true}
 	}
 	r.mu.Unlock()
 	close(l.done)
@@ -207,7 +210,7 @@ func (r *records) doubt(id session.ID) {
 		r.known[id] = &known{rec: k.rec, at: k.at, epoch: k.epoch, suspect: true}
 	}
 	if l := r.lookups[id]; l != nil {
-		l.outdate = true
+		l.outdated = true
 		delete(r.lookups, id)
 	}
 }
@@ -217,7 +220,7 @@ func (r *records) doubtAll() {
 	r.mu.Lock()
 	r.epoch++
 	for id, l := range r.lookups {
-		l.outdate = true
+		l.outdated = true
 		delete(r.lookups, id)
 	}
 	r.mu.Unlock()

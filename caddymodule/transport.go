@@ -119,11 +119,31 @@ func dialHandover(ctx context.Context, _, _ string) (net.Conn, error) {
 		if e.WireCode() == "podd_unreachable" {
 			h.app.state.records.doubt(h.target.sid) // it may be elsewhere by now
 		}
-		return nil, reverseproxy.NewDialError(err)
+		return nil, dialFailure{e}
 	}
 	h.app.state.metrics.dialled("ok")
 	return conn, nil
 }
+
+// dialFailure is a failed dial: to reverse_proxy a DialError, which it may retry
+// whatever the method, and to the panel the error it answers with. (A DialError
+// does not unwrap.)
+type dialFailure struct{ cause *apierror.Error }
+
+// Error gives the cause.
+func (f dialFailure) Error() string { return f.cause.Error() }
+
+// As makes errors.As find a DialError.
+func (f dialFailure) As(target any) bool {
+	if d, ok := target.(*reverseproxy.DialError); ok {
+		*d = reverseproxy.NewDialError(f.cause)
+		return true
+	}
+	return false
+}
+
+// Unwrap gives the panel's error.
+func (f dialFailure) Unwrap() error { return f.cause }
 
 // RoundTrip sends the request to its target. What only the guest may see is
 // added here, below Caddy's logging.
