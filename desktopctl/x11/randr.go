@@ -7,6 +7,7 @@ import (
 
 // RANDR minor opcodes.
 const (
+	rrGetScreenSizeRange = 6
 	rrSetScreenSize      = 7
 	rrGetScreenResources = 8
 	rrCreateMode         = 16
@@ -44,6 +45,14 @@ func (c *Conn) setSize(width, height uint32) error {
 		return errors.New("the server has no RANDR")
 	}
 	randr := r[9]
+	// Checked first: half a change would leave the screen without output.
+	r, err = c.call(randr, rrGetScreenSizeRange, words(c.root))
+	if err != nil {
+		return err
+	}
+	if maxW, maxH := order.Uint16(r[12:]), order.Uint16(r[14:]); width > uint32(maxW) || height > uint32(maxH) {
+		return fmt.Errorf("the largest is %dx%d", maxW, maxH)
+	}
 	res, err := c.screenResources(randr)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ type Conn struct {
 	r      *bufio.Reader
 	server int
 
-	idBase, idMask, nextID uint32
+	sequence uint16 // of the last request
 
 	root          uint32
 	rootDepth     byte
@@ -119,13 +119,12 @@ func (c *Conn) setup() error {
 	return c.readSetup(body)
 }
 
-// readSetup picks the identifiers, the image format and the first screen out
+// readSetup picks the image format and the first screen out
 // of the server's setup reply.
 func (c *Conn) readSetup(b []byte) error {
 	if len(b) < 32 {
 		return errors.New("short reply")
 	}
-	c.idBase, c.idMask = order.Uint32(b[4:]), order.Uint32(b[8:])
 	vendor, formats := int(order.Uint16(b[16:])), int(b[21])
 	at := 32 + (vendor+3)&^3
 	screen := at + 8*formats
@@ -144,13 +143,6 @@ func (c *Conn) readSetup(b []byte) error {
 	return nil
 }
 
-// newID allocates an identifier for a resource of this connection.
-func (c *Conn) newID() uint32 {
-	id := c.idBase | c.nextID&c.idMask
-	c.nextID++
-	return id
-}
-
 // send writes one request. body follows the 4-byte header, of which data is
 // the second byte; it is padded to whole words.
 func (c *Conn) send(opcode, data byte, body []byte) error {
@@ -159,36 +151,48 @@ func (c *Conn) send(opcode, data byte, body []byte) error {
 	req[0], req[1] = opcode, data
 	order.PutUint16(req[2:], uint16(n))
 	copy(req[4:], body)
+	c.sequence++
 	_, err := c.conn.Write(req)
 	return err
 }
 
-// reply reads up to the next reply and returns all of it, skipping events.
-func (c *Conn) reply() ([]byte, error) {
-	for {
-		head := make([]byte, 32)
-		if _, err := io.ReadFull(c.r, head); err != nil {
-			return nil, err
-		}
-		switch head[0] {
-		case 0:
-			return nil, fmt.Errorf("x11 error %d on request %d.%d, value %#x", head[1], head[10], order.Uint16(head[8:]), order.Uint32(head[4:]))
-		case 1:
-			rest := int64(order.Uint32(head[4:])) * 4
-			out := make([]byte, 32+rest)
-			copy(out, head)
-			_, err := io.ReadFull(c.r, out[32:])
-			return out, err
-		}
-	}
-}
-
-// call sends a request that has a reply.
+// call sends a request that has a reply and returns all of the reply. An error
+// of an earlier request that has none is reported here.
 func (c *Conn) call(opcode, data byte, body []byte) ([]byte, error) {
 	if err := c.send(opcode, data, body); err != nil {
 		return nil, err
 	}
-	return c.reply()
+	const isError, isReply = 0, 1 // anything else is an event
+	var failed error
+	for {
+		p, err := c.packet()
+		if err != nil {
+			return nil, err
+		}
+		ours := order.Uint16(p[2:]) == c.sequence
+		if p[0] == isError && failed == nil {
+			failed = fmt.Errorf("x11 error %d on request %d.%d, value %#x", p[1], p[10], order.Uint16(p[8:]), order.Uint32(p[4:]))
+		}
+		if ours && (p[0] == isError || p[0] == isReply) {
+			return p, failed
+		}
+	}
+}
+
+// packet reads one error, reply or event.
+func (c *Conn) packet() ([]byte, error) {
+	const size, isReply = 32, 1
+	head := make([]byte, size)
+	if _, err := io.ReadFull(c.r, head); err != nil {
+		return nil, err
+	}
+	if head[0] != isReply {
+		return head, nil
+	}
+	p := make([]byte, size+4*int64(order.Uint32(head[4:])))
+	copy(p, head)
+	_, err := io.ReadFull(c.r, p[size:])
+	return p, err
 }
 
 // words packs a request's body of 32-bit words.

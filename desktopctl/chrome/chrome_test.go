@@ -1,0 +1,194 @@
+package chrome_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cubeplexai/cubepod/desktopctl/chrome"
+	"github.com/cubeplexai/cubepod/internal/testutil"
+)
+
+func TestFlags(t *testing.T) {
+	base := chrome.Options{Profile: "/p", Port: 9223, Width: 800, Height: 600, URL: "about:blank"}
+	flags := chrome.Flags(base)
+	if n := strings.Count(strings.Join(flags, " "), "--disable-features="); n != 1 {
+		t.Errorf("%d --disable-features, want 1: only the last counts", n)
+	}
+	if last := flags[len(flags)-1]; last != "about:blank" {
+		t.Errorf("last is %q, want the page", last)
+	}
+	for _, want := range []string{"--user-data-dir=/p", "--remote-debugging-port=9223", "--window-size=800,600", "--password-store=basic"} {
+		if !has(flags, want) {
+			t.Errorf("no %s in %q", want, flags)
+		}
+	}
+	if has(flags, "--no-sandbox") || has(flags, "--disable-dev-shm-usage") {
+		t.Errorf("weaker than asked for: %q", flags)
+	}
+	base.NoSandbox, base.NoSharedMemory = true, true
+	if flags = chrome.Flags(base); !has(flags, "--no-sandbox") || !has(flags, "--disable-dev-shm-usage") {
+		t.Errorf("not what was asked for: %q", flags)
+	}
+}
+
+func has(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	real := script("browser", "#!/bin/sh\nexec /usr/lib/chromium/chromium \"$@\"\n")
+	stub := script("stub", "#!/bin/sh\nif ! [ -x /snap/bin/chromium ]; then exit 1; fi\nexec /snap/bin/chromium \"$@\"\n")
+	data := script("data", "no program")
+	if err := os.Chmod(data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := chrome.Find(real); got != real || err != nil {
+		t.Errorf("a wrapper: %q, %v", got, err)
+	}
+	if _, err := chrome.Find(stub); !errors.Is(err, chrome.ErrSnap) {
+		t.Errorf("a snap: %v, want ErrSnap", err)
+	}
+	for _, path := range []string{data, filepath.Join(dir, "none")} {
+		if got, err := chrome.Find(path); err == nil {
+			t.Errorf("%s: found %q", path, got)
+		}
+	}
+}
+
+// links makes the profile's lock, socket and cookie as a browser does.
+func links(t *testing.T, profile, owner string) {
+	t.Helper()
+	for _, name := range []string{"SingletonLock", "SingletonCookie", "SingletonSocket"} {
+		if err := os.Symlink(owner, filepath.Join(profile, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sleeper runs a process with that name and gives its pid.
+func sleeper(t *testing.T, name string) int {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(testutil.NeedProgram(t, "sleep"), path); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+func TestPrepareProfileRemovesStaleLocks(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := map[string]string{
+		"another host":          fmt.Sprintf("not-%s-%d", host, sleeper(t, "chromium")),
+		"a dead process":        host + "-2147483000",
+		"a pid that was reused": fmt.Sprintf("%s-%d", host, sleeper(t, "cat")),
+		"nonsense":              "nonsense",
+	}
+	for name, owner := range owners {
+		profile := filepath.Join(t.TempDir(), "profile")
+		if err := os.Mkdir(profile, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		links(t, profile, owner)
+		if err := os.WriteFile(filepath.Join(profile, "DevToolsActivePort"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := chrome.PrepareProfile(profile); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, _ := os.ReadDir(profile); len(left) != 0 {
+			t.Errorf("%s: %v left", name, left)
+		}
+	}
+}
+
+func TestPrepareProfileKeepsLiveLocks(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile := t.TempDir()
+	pid := sleeper(t, "chromium")
+	links(t, profile, fmt.Sprintf("%s-%d", host, pid))
+	err = chrome.PrepareProfile(profile)
+	if inUse, ok := errors.AsType[*chrome.InUseError](err); !ok || inUse.Pid != pid {
+		t.Errorf("%v, want InUseError of %d", err, pid)
+	}
+	if left, _ := os.ReadDir(profile); len(left) != 3 {
+		t.Errorf("%v left, want the lock as it was", left)
+	}
+}
+
+func TestPrepareProfileRepairsPreferences(t *testing.T) {
+	tests := []struct{ name, before, after string }{
+		{"crashed", `{"a":1.0,"profile":{"exit_type":"Crashed","exited_cleanly":false,"name":"<x>"}}`, `{"a":1.0,"profile":{"exit_type":"Normal","exited_cleanly":true,"name":"\u003cx\u003e"}}`},
+		{"never ended", `{"profile":{"name":"x"}}`, `{"profile":{"exit_type":"Normal","exited_cleanly":true,"name":"x"}}`},
+		{"ended well", `{ "profile": {"exit_type": "Normal"} }`, `{ "profile": {"exit_type": "Normal"} }`},
+		{"cut short", `{"profile":{"exit_ty`, `{"profile":{"exit_ty`},
+		{"no profile", `{}`, `{}`},
+		{"another shape", `{"profile":[]}`, `{"profile":[]}`},
+		{"empty", ``, ``},
+	}
+	for _, tt := range tests {
+		profile := t.TempDir()
+		path := filepath.Join(profile, "Default", "Preferences")
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(tt.before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := chrome.PrepareProfile(profile); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if got, err := os.ReadFile(path); string(got) != tt.after || err != nil {
+			t.Errorf("%s: got %s, %v, want %s", tt.name, got, err, tt.after)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: mode %v, %v", tt.name, info.Mode(), err)
+		}
+	}
+}
+
+func TestSamePage(t *testing.T) {
+	tests := []struct {
+		a, b string
+		want bool
+	}{
+		{"http://x/", "http://x", true},
+		{"http://x/a/", "http://x/a", true},
+		{"about:blank", "about:blank", true},
+		{"http://x/a", "http://x/a?b", false},
+		{"http://x", "https://x", false},
+	}
+	for _, tt := range tests {
+		if got := chrome.SamePage(tt.a, tt.b); got != tt.want {
+			t.Errorf("SamePage(%q, %q) = %v", tt.a, tt.b, got)
+		}
+	}
+}
