@@ -138,14 +138,17 @@ func (c *Command) Running() bool {
 // quiet reports whether the command is finished and no process can write to
 // its output any more.
 func (c *Command) quiet() bool {
+	return !c.Running() && c.silent()
+}
+
+// silent reports whether no process can write to the output any more.
+func (c *Command) silent() bool {
 	for _, p := range c.pumps {
-		select {
-		case <-p.ended:
-		default:
+		if !p.over() {
 			return false
 		}
 	}
-	return !c.Running()
+	return true
 }
 
 // released reports whether the leader's number is given up.
@@ -218,15 +221,7 @@ func (c *Command) release() {
 	if c.reaped || c.status.Running {
 		return
 	}
-	for _, p := range c.pumps {
-		p.mu.Lock()
-		open := !p.eof
-		p.mu.Unlock()
-		if open {
-			return
-		}
-	}
-	if groupHasChildren(c.status.PID) {
+	if !c.silent() || groupHasChildren(c.status.PID) {
 		return
 	}
 	reap(c.status.PID)

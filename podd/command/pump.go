@@ -72,6 +72,11 @@ func (p *pump) read(limit int) (eof bool) {
 			limit = max(0, limit-n)
 		}
 	}
+	return p.over()
+}
+
+// over reports whether nothing will be written to the output any more.
+func (p *pump) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.eof
