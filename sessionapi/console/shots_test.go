@@ -24,7 +24,7 @@ func TestScreenshots(t *testing.T) {
 	for _, screen := range []struct {
 		name          string
 		width, height int64
-	}{{"wide", 1400, 900}, {"phone", 390, 844}} {
+	}{{"wide", 1400, 900}, {"phone", 390, 844}, {"small", 360, 640}} {
 		for _, scheme := range []string{"light", "dark"} {
 			t.Run(screen.name+"-"+scheme, func(t *testing.T) {
 				p := newPage(t)
@@ -41,6 +41,9 @@ func TestScreenshots(t *testing.T) {
 					return err
 				}))
 				shoot(t, p, func(name string) {
+					if p.eval("document.documentElement.scrollWidth <= innerWidth") != "true" {
+						t.Errorf("%s scrolls sideways", name)
+					}
 					png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 					if err != nil {
 						t.Fatal(err)
@@ -49,9 +52,6 @@ func TestScreenshots(t *testing.T) {
 						t.Fatal(err)
 					}
 				})
-				if got := p.eval("document.documentElement.scrollWidth <= innerWidth"); got != "true" {
-					t.Error("the page scrolls sideways")
-				}
 			})
 		}
 	}

@@ -89,13 +89,16 @@ export class Desktop {
   };
 
   #invite() {
-    const paused = this.#state === 'paused';
-    const able = paused || this.#state === 'running';
-    this.#stage('browser', paused ? 'The sandbox is paused' : 'The desktop is not open',
-      paused ? 'Its files and logins are kept. Opening the desktop resumes it.'
-        : 'A browser and a terminal in the sandbox. Nothing graphical runs until it is opened.',
-      button('', paused ? 'Resume and open desktop' : 'Open desktop', () => this.start(),
-        { class: 'primary', disabled: !able }));
+    if (this.#state === 'paused') {
+      this.#stage('browser', 'The sandbox is paused', 'Its files and logins are kept. Opening the desktop resumes it.',
+        button('', 'Resume and open desktop', () => this.start(), { class: 'primary' }));
+    } else if (this.#state === 'running') {
+      this.#stage('browser', 'The desktop is not open',
+        'A browser and a terminal in the sandbox. Nothing graphical runs until it is opened.',
+        button('', 'Open desktop', () => this.start(), { class: 'primary' }));
+    } else {
+      this.#stage('browser', 'The sandbox is not running', 'The desktop can be opened once it is.', null);
+    }
   }
 
   #fail(err) {

@@ -9,14 +9,14 @@ import { badge } from './state.js';
 class Row {
   #badge = badge('');
   #id = el('a', { class: 'mono id' });
-  #labels = el('span', { class: 'labels' });
+  #note = el('span', { class: 'note' });
   #template = el('span');
   #age = el('span', { class: 'number' });
   #left = el('span', { class: 'number' });
 
   constructor() {
     this.node = el('li', { class: 'row' },
-      el('span', { class: 'cell name' }, this.#id, this.#labels),
+      el('span', { class: 'cell name' }, this.#id, this.#note),
       el('span', { class: 'cell state' }, this.#badge),
       el('span', { class: 'cell template', 'data-label': 'Template' }, this.#template),
       el('span', { class: 'cell age', 'data-label': 'Age' }, this.#age),
@@ -26,21 +26,18 @@ class Row {
   show(item, now) {
     this.#id.href = `#/sandboxes/${encodeURIComponent(item.sandboxID)}`;
     setText(this.#id, item.sandboxID);
-    setText(this.#labels, labels(item.metadata));
+    setText(this.#note, (item.state === 'failed' && item.reason) || labels(item.metadata));
     this.#badge.show(item.state);
     setText(this.#template, item.alias || item.templateID);
     setText(this.#age, age(item.startedAt, now) || '–');
     this.#age.title = moment(item.startedAt);
-    setText(this.#left, timeLeft(item, now));
-    this.#left.title = item.state === 'running' ? moment(item.endAt) : '';
-    this.#left.classList.toggle('soon', item.state === 'running' && secondsLeft(item.endAt, now) < 60);
+    // Only a running sandbox's time runs.
+    const left = item.state === 'running' ? secondsLeft(item.endAt, now) : null;
+    setText(this.#left, left === null ? '–' : duration(left));
+    this.#left.title = left === null ? '' : moment(item.endAt);
+    this.#left.classList.toggle('soon', left !== null && left < 60);
+    this.node.classList.toggle('endless', left === null);
   }
-}
-
-/** What is left of a running sandbox's time; the clock of others stands. */
-export function timeLeft(item, now) {
-  const seconds = item.state === 'running' ? secondsLeft(item.endAt, now) : null;
-  return seconds === null ? '–' : duration(seconds);
 }
 
 /** Metadata as "key=value, …". */
@@ -102,7 +99,7 @@ export function listView(app) {
   }
 
   const node = el('section', { class: 'page' },
-    el('div', { class: 'heading' }, el('h1', { text: 'Sandboxes' }), count, add),
+    el('div', { class: 'heading' }, el('div', {}, el('h1', { text: 'Sandboxes' }), count), add),
     trouble, loading, table, empty);
   return { node, title: 'Sandboxes', update, tick: update, close() {} };
 }

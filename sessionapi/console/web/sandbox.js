@@ -101,9 +101,9 @@ export function sandboxView(app, id) {
   const node = el('section', { class: 'sandbox' },
     el('div', { class: 'top' },
       el('a', { class: 'button quiet square', href: '#/', title: 'All sandboxes', 'aria-label': 'All sandboxes' }, icon('back')),
-      el('h1', { class: 'mono', text: id }), copyButton('Copy the sandbox id', () => id), state, announce,
+      el('h1', { class: 'mono', text: id }), copyButton('Copy the sandbox id', () => id), state, facts, announce,
       el('span', { class: 'tools' }, pause, resume, remove)),
-    facts, trouble, tabs.node,
+    trouble, tabs.node,
     el('div', { class: 'panels' }, tabs.panels));
   return {
     node,
