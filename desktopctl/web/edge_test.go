@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -26,28 +27,30 @@ import (
 
 var screenshots = flag.String("screenshots", "", "keep a picture of each page in this folder")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// output is where the pages are built, once for all tests.
+var output string
 
-// built gives the pages, built once for all tests.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "cubepod-web-")
-	if err != nil {
-		return "", err
+func TestMain(m *testing.M) {
+	flag.Parse()
+	var err error
+	if output, err = os.MkdirTemp("", "cubepod-web-"); err != nil {
+		panic(err)
 	}
-	out, err := exec.Command("./build.sh", dir).CombinedOutput()
-	if err != nil {
-		err = &buildError{string(out), err}
-	}
-	return dir, err
-})
-
-type buildError struct {
-	output string
-	err    error
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(output)
+		os.Exit(code)
+	}))
 }
 
-func (e *buildError) Error() string { return e.err.Error() + ": " + e.output }
+var build = sync.OnceValue(func() error {
+	out, err := exec.Command("./build.sh", output).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build.sh: %w: %s", err, out)
+	}
+	return nil
+})
 
+// pages gives the folder of the built pages.
 func pages(t *testing.T) string {
 	t.Helper()
 	for _, path := range []string{"/usr/share/novnc/core/rfb.js", "/usr/share/nodejs/xterm", "/usr/share/javascript/xterm"} {
@@ -55,11 +58,10 @@ func pages(t *testing.T) string {
 			testutil.Skip(t, "needs the packages novnc, node-xterm and libjs-xterm")
 		}
 	}
-	dir, err := built()
-	if err != nil {
+	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return output
 }
 
 // prefix is a panel's path, with a token in it.

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -118,4 +120,41 @@ func TestViewerPageWhenRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A relay that ends and comes back costs the page nothing but a moment.
+func TestViewerPageComesBack(t *testing.T) {
+	_, rfb := startDesktop(t)
+	var current atomic.Pointer[viewer.Viewer]
+	fresh := func() *viewer.Viewer {
+		v := viewer.New(viewer.Options{WebDir: filepath.Join(pages(t), "viewer"), RFB: rfb})
+		t.Cleanup(func() { v.Close() })
+		return v
+	}
+	current.Store(fresh())
+	e := newEdge(t, 8080, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		current.Load().ServeHTTP(w, r)
+	}))
+	tb := e.browse(t, "")
+	const canvas = `document.querySelector("canvas")?.width`
+	tb.until(canvas, "1280")
+	tb.do(chromedp.MouseClickXY(400, 200)) // it has the keyboard now
+	current.Swap(fresh()).Close()
+	tb.until(`document.querySelector("canvas")?.width ?? "gone"`, "1280")
+	tb.until(`document.activeElement.tagName`, "CANVAS")
+	tb.until(shown, "")
+	if n := e.navigations.Load(); n != 1 {
+		t.Errorf("the page navigated %d times by itself", n-1)
+	}
+}
+
+// A panel for watching shows the picture and says that it is one.
+func TestViewerPageForWatching(t *testing.T) {
+	_, rfb := startDesktop(t)
+	v := viewer.New(viewer.Options{WebDir: filepath.Join(pages(t), "viewer"), RFB: rfb})
+	t.Cleanup(func() { v.Close() })
+	e := newEdge(t, 8080, v)
+	tb := e.browse(t, "?view_only=true")
+	tb.until(`document.querySelector("canvas")?.width`, "1280")
+	tb.until(`document.body.dataset.mode`, "view")
 }

@@ -16,6 +16,7 @@ const MAX_QUEUE = 1 << 20;
 
 const box = document.getElementById('terminal');
 const viewOnly = looksOnly();
+document.body.dataset.mode = viewOnly ? 'view' : 'control';
 const term = new Terminal({
   cursorBlink: !viewOnly,
   disableStdin: viewOnly,
@@ -58,12 +59,12 @@ function open() {
     for (const message of queue) ws.send(message);
     queue = [];
     queued = 0;
-    link.opened();
   };
   ws.onmessage = ({ data }) => {
     const bytes = new Uint8Array(data);
     switch (bytes[0]) {
       case OUTPUT:
+        link.opened(); // not before: the shell may fail to start
         flow.write(decoder.decode(bytes.subarray(1), { stream: true }));
         break;
       case TITLE:

@@ -6,7 +6,9 @@ import { Clipboard } from './clipboard.js';
 
 const screen = document.getElementById('screen');
 const viewOnly = looksOnly();
+document.body.dataset.mode = viewOnly ? 'view' : 'control';
 const clipboard = new Clipboard();
+let typing = false;
 const link = new Link(new Bar(document.getElementById('bar')), open);
 
 function open() {
@@ -15,9 +17,8 @@ function open() {
   rfb.scaleViewport = option('resize') !== 'off';
   rfb.background = 'transparent';
 
-  // The canvas goes with the connection. Who was typing goes on typing; who
-  // was elsewhere is not pulled here.
-  const typing = screen.dataset.typing === 'yes';
+  // The canvas goes with the connection, and the focus with it. Who has been
+  // typing goes on typing; who is elsewhere by now is not pulled here.
   rfb.addEventListener('connect', () => {
     link.opened();
     clipboard.attach(viewOnly ? null : rfb);
@@ -33,8 +34,6 @@ function open() {
   });
 }
 
-// A canvas that is removed loses the focus without an event.
-screen.addEventListener('focusin', () => (screen.dataset.typing = 'yes'));
-screen.addEventListener('focusout', () => (screen.dataset.typing = 'no'));
+screen.addEventListener('focusin', () => (typing = true));
 
 link.start();
