@@ -181,3 +181,40 @@ func TestFindsWhatLostItsPidFile(t *testing.T) {
 		t.Errorf("pids %v became %v", before.Pids, after.Pids)
 	}
 }
+
+func TestRootStepsDown(t *testing.T) {
+	if !furnish(t, boxtest.EnterAsRoot) {
+		return
+	}
+	r := start(t)
+	for name, pid := range r.Pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"Uid:\t1000\t1000\t1000\t1000\n", "Gid:\t1000\t1000\t1000\t1000\n", "Groups:\t \n", "CapEff:\t0000000000000000\n"} {
+			if !strings.Contains(string(b), want) {
+				t.Errorf("%s: no %q in %s", name, want, b)
+			}
+		}
+	}
+	var st unix.Stat_t
+	for path, want := range map[string]struct {
+		uid, mode uint32
+	}{
+		runDir:           {1000, unix.S_IFDIR | 0o700},
+		"/run/cubepod":   {0, unix.S_IFDIR | 0o755},
+		profile:          {1000, unix.S_IFDIR | 0o700},
+		"/tmp/.X11-unix": {0, unix.S_IFDIR | 0o1777},
+	} {
+		if err := unix.Stat(path, &st); err != nil || st.Uid != want.uid || st.Mode != want.mode {
+			t.Errorf("%s: uid %d, mode %o, %v, want %+v", path, st.Uid, st.Mode, err, want)
+		}
+	}
+	if code, r, output := ctlAs(1001, "start"); code != 1 || r.Error != "not_permitted" {
+		t.Errorf("another user: exit code %d, %s", code, output)
+	}
+	if code, r, output := ctlAs(1000, "start"); code != 0 || r.Status != "running" {
+		t.Errorf("the guest's user after root: exit code %d, %s", code, output)
+	}
+}

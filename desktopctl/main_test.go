@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,14 +54,21 @@ type result struct {
 // enter puts t into a guest with all the programs of a desktop.
 func enter(t *testing.T) bool {
 	t.Helper()
+	return furnish(t, boxtest.Enter)
+}
+
+// furnish enters a guest by the function given and puts there what a desktop
+// needs.
+func furnish(t *testing.T, enter func(*testing.T, ...string) bool) bool {
+	t.Helper()
 	for _, name := range []string{"Xvfb", "openbox", "x11vnc", "chromium"} {
 		testutil.NeedProgram(t, name)
 	}
-	if !boxtest.Enter(t, filepath.Dir(program)) {
+	if !enter(t, filepath.Dir(program)) {
 		return false
 	}
 	// The pages are another package's; any will do here.
-	web := t.TempDir()
+	web := filepath.Join("/tmp", "web")
 	for _, page := range []string{"viewer", "terminal"} {
 		if err := os.MkdirAll(filepath.Join(web, page), 0o755); err != nil {
 			t.Fatal(err)
@@ -85,10 +93,16 @@ func enter(t *testing.T) bool {
 
 // ctl runs the program and gives its exit code, what it printed as JSON, and
 // its output as it was.
-func ctl(args ...string) (code int, r result, output string) {
+func ctl(args ...string) (code int, r result, output string) { return ctlAs(os.Getuid(), args...) }
+
+// ctlAs is ctl as that user.
+func ctlAs(uid int, args ...string) (code int, r result, output string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
+	if uid != os.Getuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

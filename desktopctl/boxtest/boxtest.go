@@ -35,6 +35,20 @@ const limit = 5 * time.Minute
 // files are bound at their own paths, readable only.
 func Enter(t *testing.T, files ...string) bool {
 	t.Helper()
+	return enter(t, files, "--unshare-user", "--uid", "1000", "--gid", "1000",
+		"--dir", "/home/cubeplex", "--dir", "/run/cubepod")
+}
+
+// EnterAsRoot is Enter for a guest in which t is root, and /home and /run are
+// empty. It needs root outside, too.
+func EnterAsRoot(t *testing.T, files ...string) bool {
+	t.Helper()
+	testutil.NeedRoot(t)
+	return enter(t, files, "--cap-add", "ALL")
+}
+
+func enter(t *testing.T, files []string, options ...string) bool {
+	t.Helper()
 	if os.Getenv(inside) != "" {
 		return true
 	}
@@ -48,14 +62,13 @@ func Enter(t *testing.T, files ...string) bool {
 	}
 	bwrap := testutil.NeedProgram(t, "bwrap")
 	args := []string{
-		"--unshare-user", "--uid", "1000", "--gid", "1000",
 		"--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", Hostname,
 		"--die-with-parent",
 		"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
 		"--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run", "--perms", "0755", "--tmpfs", "/home",
-		"--dir", "/home/cubeplex", "--dir", "/run/cubepod",
 		"--setenv", inside, "1",
 	}
+	args = append(args, options...)
 	for _, f := range append([]string{self, dir}, files...) {
 		args = append(args, "--ro-bind", f, f)
 	}
