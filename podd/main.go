@@ -72,8 +72,8 @@ func run(config Config, logger *log.Logger) error {
 	}
 	stopDesktop := func() error { return nil }
 	if _, err := os.Stat(poddapi.CtlPath); err == nil {
-		d := desktop.New(poddapi.CtlPath, logger)
-		if err := d.Listen(); err != nil {
+		d := desktop.New(poddapi.CtlPath, desktop.Chromium, logger)
+		if err := d.Listen(desktop.Addr); err != nil {
 			logger.Printf("browser port: %v; whoever has it keeps it", err)
 		}
 		options.Desktop, stopDesktop = d, d.Close

@@ -195,7 +195,7 @@ func TestOrphansAreReapedAsPID1(t *testing.T) {
 // As in most containers, root may not look into other users' processes.
 func TestKillWithoutPtrace(t *testing.T) {
 	testutil.NeedRoot(t)
-	p := startIn(t, t.TempDir(), nil, testutil.NeedProgram(t, "setpriv"), "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
+	p := startIn(t, t.TempDir(), nil, testutil.NeedProgram(t, "setpriv"), "--bounding-set=-sys_ptrace,-perfmon,-sys_admin")
 	marker := fmt.Sprintf("3%d.5", time.Now().UnixNano()%1e9)
 	r := p.run(t, "(setsid sleep "+marker+" >/dev/null 2>&1 &); echo started")
 	find := "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c '^" + marker + "$'"

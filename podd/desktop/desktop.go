@@ -24,9 +24,13 @@ import (
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 )
 
+// Where the front listens, and the browser itself.
+var (
+	Addr     = loopback.Host(cdpfront.Port)
+	Chromium = loopback.Host(cdpfront.Port + 1)
+)
+
 const (
-	// chromium is where the browser itself listens.
-	chromium = "127.0.0.1:9223"
 	// startTimeout bounds one start of the stack.
 	startTimeout = 30 * time.Second
 	// home is the guest user's, whatever passwd says.
@@ -48,24 +52,25 @@ type Desktop struct {
 	starts  context.CancelFunc // ends the start under way
 }
 
-// New returns the Desktop of the supervisor at ctl.
-func New(ctl string, logger *log.Logger) *Desktop {
+// New returns the Desktop of the supervisor at ctl, whose browser listens at
+// chromium.
+func New(ctl, chromium string, logger *log.Logger) *Desktop {
 	d := &Desktop{ctl: ctl, log: logger}
 	d.front = cdpfront.New(chromium, d.start)
 	d.http = &http.Server{Handler: d.front, ReadHeaderTimeout: 10 * time.Second, ErrorLog: logger}
 	return d
 }
 
-// Listen takes the port of the front and serves it until Close. Where another
+// Listen takes addr for the front and serves it until Close. Where another
 // program has it, that one keeps it.
-func (d *Desktop) Listen() error {
-	l, err := net.Listen("tcp", loopback.Host(cdpfront.Port))
+func (d *Desktop) Listen(addr string) error {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
 	d.serve.Go(func() {
 		if err := d.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.log.Printf("serve port %d: %v", cdpfront.Port, err)
+			d.log.Printf("serve %s: %v", addr, err)
 		}
 	})
 	return nil
