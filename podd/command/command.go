@@ -30,6 +30,9 @@ type Command struct {
 
 	done chan struct{} // closed when finished
 
+	over time.Time // when it was finished; guarded by m.mu, as is the next
+	long int64     // what its long output then had on the disk
+
 	killing sync.Mutex // held while one caller kills the tree
 
 	mu        sync.Mutex // guards the fields below
@@ -174,7 +177,7 @@ func (c *Command) tend(pidfd int) {
 	for _, p := range c.pumps {
 		<-p.ended
 	}
-	c.release()
+	c.m.releaseHeld()
 	c.m.keep(c)
 }
 
@@ -214,16 +217,14 @@ func (c *Command) finish(info siginfo, err error) {
 func ptr[T any](v T) *T { return &v }
 
 // release reaps an ended leader unless something of its session may be left:
-// as long as it is unreaped, its number names this session and no other.
-func (c *Command) release() {
+// as long as it is unreaped, its number names this session and no other. It
+// reports whether the leader is reaped now.
+func (c *Command) release() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reaped || c.status.Running {
-		return
+	if !c.reaped && !c.status.Running && c.silent() && !groupHasChildren(c.status.PID) {
+		reap(c.status.PID)
+		c.reaped = true
 	}
-	if !c.silent() || groupHasChildren(c.status.PID) {
-		return
-	}
-	reap(c.status.PID)
-	c.reaped = true
+	return c.reaped
 }

@@ -59,7 +59,9 @@ type Manager struct {
 	mu       sync.Mutex // guards the fields below
 	commands map[string]*Command
 	keys     map[string]*Command
-	over     []*Command // finished ones, oldest first
+	over     []*Command            // finished ones, oldest first
+	long     int64                 // sum of their Command.long
+	held     map[*Command]struct{} // finished ones whose leader is not reaped
 	oomSeen  int64
 }
 
@@ -78,7 +80,7 @@ func Open(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		workdir: cmp.Or(o.Workdir, "/"), accounts: o.Accounts, log: o.Log, root: unix.Geteuid() == 0, null: null,
-		commands: map[string]*Command{}, keys: map[string]*Command{}, oomSeen: oomKills(),
+		commands: map[string]*Command{}, keys: map[string]*Command{}, held: map[*Command]struct{}{}, oomSeen: oomKills(),
 	}
 	if err := m.openState(o.StateDir); err != nil {
 		unix.Close(null)
@@ -329,17 +331,15 @@ func (m *Manager) Stopping() bool {
 
 // OrphanReaped tells the manager that a child of podd that it did not start
 // has ended: a session may be empty now.
-func (m *Manager) OrphanReaped() {
+func (m *Manager) OrphanReaped() { m.releaseHeld() }
+
+func (m *Manager) releaseHeld() {
 	m.mu.Lock()
-	var held []*Command
-	for _, c := range m.over {
-		if !c.released() {
-			held = append(held, c)
+	defer m.mu.Unlock()
+	for c := range m.held {
+		if c.release() {
+			delete(m.held, c)
 		}
-	}
-	m.mu.Unlock()
-	for _, c := range held {
-		c.release()
 	}
 }
 

@@ -30,11 +30,12 @@ func (m *Manager) recall() error {
 	m.journal = j
 	for _, c := range m.commands {
 		m.over = append(m.over, c)
+		m.long += c.long
 		if c.key != "" {
 			m.keys[c.key] = c
 		}
 	}
-	slices.SortFunc(m.over, func(a, b *Command) int { return a.endedAt().Compare(b.endedAt()) })
+	slices.SortFunc(m.over, func(a, b *Command) int { return a.over.Compare(b.over) })
 	m.forget()
 	return m.sweep()
 }
@@ -61,9 +62,13 @@ func (m *Manager) recallOne(r record, s shelf) {
 			out.lost = keptHead
 		}
 	}
+	over := r.StartedAt
+	if r.EndedAt != nil {
+		over = *r.EndedAt
+	}
 	m.commands[r.ID] = &Command{
 		m: m, number: number, key: r.Key, sum: r.Sum, status: r.Status, out: out,
-		done: closed, reaped: true, shelf: s,
+		done: closed, reaped: true, shelf: s, over: over, long: out.kept(),
 	}
 }
 
@@ -87,9 +92,14 @@ func (m *Manager) finished(c *Command) {
 	m.active.Add(-1)
 	m.keep(c)
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.over, c.long = time.Now(), c.out.kept()
+	m.long += c.long
 	m.over = append(m.over, c)
+	if !c.released() {
+		m.held[c] = struct{}{}
+	}
 	m.forget()
-	m.mu.Unlock()
 }
 
 // keep writes c as it stands into the journal. A short output leaves memory
@@ -144,40 +154,31 @@ func (c *Command) forget() {
 	c.m.journal.drop(old.segment, 1)
 }
 
-// endedAt is when the command ended; of one whose end nobody saw, when it
-// started.
-func (c *Command) endedAt() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.status.EndedAt != nil {
-		return *c.status.EndedAt
-	}
-	return c.status.StartedAt
-}
-
 // forget drops the oldest finished commands beyond the bounds. A command that
 // has processes left is skipped. m.mu is held.
 func (m *Manager) forget() {
-	var long int64
-	for _, c := range m.over {
-		long += c.out.kept()
-	}
 	horizon := time.Now().Add(-maxAge)
-	excess := len(m.over) - maxFinished
-	m.over = slices.DeleteFunc(m.over, func(c *Command) bool {
-		old := excess > 0 || long > maxLong || c.endedAt().Before(horizon)
-		if !old || !c.forgettable() {
-			return false
+	var skipped []*Command
+	i := 0
+	for ; i < len(m.over); i++ {
+		c := m.over[i]
+		if len(m.over)-i+len(skipped) <= maxFinished && m.long <= maxLong && !c.over.Before(horizon) {
+			break
 		}
-		excess--
-		long -= c.out.kept()
+		if !c.forgettable() {
+			skipped = append(skipped, c)
+			continue
+		}
+		m.long -= c.long
 		delete(m.commands, c.status.ID)
 		if m.keys[c.key] == c {
 			delete(m.keys, c.key)
 		}
 		c.forget()
-		return true
-	})
+	}
+	if m.over = m.over[i:]; len(skipped) > 0 {
+		m.over = append(skipped, m.over...)
+	}
 }
 
 // Sync puts everything that is remembered on the disk, running commands as

@@ -55,7 +55,7 @@ func (p *pump) drain() (eof bool) {
 		// can hold back is bounded.
 		waiting = 128 << 10
 	}
-	return p.read(waiting)
+	return p.read(waiting + 1) // one more, to see the end
 }
 
 // read reads until there is nothing to read or limit bytes are done, and
