@@ -64,7 +64,7 @@ func (s *Stack) prepareVNC() (daemon.Spec, error) {
 			path, "-display", display,
 			// A Unix socket, and no TCP of either family. Nobody is ever
 			// locked out for coming back too often on one.
-			"-unixsock", s.cfg.vncSocket(), "-rfbport", "0", "-no6", "-noipv6",
+			"-unixsock", s.cfg.vncSocket(), "-localhost", "-rfbport", "0", "-rfbportv6", "0", "-no6",
 			"-norc",               // no configuration but this
 			"-shared", "-forever", // any number of viewers, at any time
 			"-nopw",   // the socket's directory is the password

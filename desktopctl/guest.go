@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -38,6 +40,27 @@ func becomeGuest(cfg Config) error {
 		return apierror.Wrap(err, apierror.Internal, "run_dir", "the run directory %s must belong to uid %d", cfg.RunDir, guestUID)
 	}
 	return makeSocketDir()
+}
+
+// keepFiles makes sure that no child gets a file our caller left open: a
+// daemon that holds a caller's pipe keeps it waiting for ever.
+func keepFiles() error {
+	const first = 3
+	err := unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	// A kernel that is too old for it.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // makeDirsAsRoot makes what is missing of the directories the guest's user

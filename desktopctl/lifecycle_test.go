@@ -1,8 +1,11 @@
 package main_test
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -64,7 +67,21 @@ func TestDaemons(t *testing.T) {
 		return
 	}
 	t.Setenv("AGENT_SECRET", "s3cret")
+	// A file that the caller left open, as shells and old programs do.
+	left, err := os.Create(t.TempDir() + "/left-open")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	if _, err := unix.FcntlInt(left.Fd(), unix.F_SETFD, 0); err != nil {
+		t.Fatal(err)
+	}
 	r := start(t)
+	for _, l := range listeners(t) {
+		if !l.Addr().IsLoopback() || !slices.Contains([]uint16{7681, 8080, 9222, 9223}, l.Port()) {
+			t.Errorf("somebody listens on %v", l)
+		}
+	}
 	for name, pid := range r.Pids {
 		proc := fmt.Sprintf("/proc/%d", pid)
 		if sid, err := unix.Getsid(pid); err != nil || sid != pid {
@@ -84,8 +101,9 @@ func TestDaemons(t *testing.T) {
 			t.Error(err)
 		}
 		for _, fd := range fds {
-			if link, _ := os.Readlink(proc + "/fd/" + fd.Name()); strings.HasSuffix(link, "ctl.lock") {
-				t.Errorf("%s has the lock", name)
+			link, _ := os.Readlink(proc + "/fd/" + fd.Name())
+			if strings.HasSuffix(link, "ctl.lock") || link == left.Name() {
+				t.Errorf("%s has %s", name, link)
 			}
 		}
 		env, err := os.ReadFile(proc + "/environ")
@@ -96,6 +114,37 @@ func TestDaemons(t *testing.T) {
 			t.Errorf("%s: environment %q", name, env)
 		}
 	}
+}
+
+// listeners are the TCP sockets of the guest that listen.
+func listeners(t *testing.T) []netip.AddrPort {
+	t.Helper()
+	var all []netip.AddrPort
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			const listening = "0A"
+			f := strings.Fields(line)
+			if len(f) < 4 || f[3] != listening {
+				continue
+			}
+			var port uint16
+			host, _, _ := strings.Cut(f[1], ":")
+			words, err := hex.DecodeString(host)
+			if _, scanErr := fmt.Sscanf(f[1][len(host):], ":%X", &port); err != nil || scanErr != nil {
+				t.Fatalf("%s: %q", table, line)
+			}
+			for w := words; len(w) > 0; w = w[4:] { // each word is in the machine's order
+				binary.BigEndian.PutUint32(w, binary.NativeEndian.Uint32(w))
+			}
+			addr, _ := netip.AddrFromSlice(words)
+			all = append(all, netip.AddrPortFrom(addr.Unmap(), port))
+		}
+	}
+	return all
 }
 
 func TestParallelStarts(t *testing.T) {

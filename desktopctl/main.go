@@ -99,6 +99,9 @@ func dispatch(ctx context.Context, name string, args []string, stderr io.Writer)
 	if err != nil {
 		return nil, err
 	}
+	if err := keepFiles(); err != nil {
+		return nil, fmt.Errorf("keep files: %w", err)
+	}
 	if err := becomeGuest(cfg); err != nil {
 		return nil, err
 	}
