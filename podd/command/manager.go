@@ -5,9 +5,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"log"
 	"path/filepath"
@@ -136,12 +133,6 @@ func (m *Manager) Run(r poddapi.RunRequest) (*Command, poddapi.Status, error) {
 	return c, c.Status(), nil
 }
 
-func sumOf(r poddapi.RunRequest) string {
-	data, _ := json.Marshal(r) // strings and numbers cannot fail; maps are sorted
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
 func (m *Manager) start(r poddapi.RunRequest, sum string) (*Command, poddapi.Status, error) {
 	id, err := m.identify(r)
 	if err != nil {
@@ -200,41 +191,6 @@ func (m *Manager) start(r poddapi.RunRequest, sum string) (*Command, poddapi.Sta
 		m.keep(c) // it may well outlive this podd
 	}
 	return c, started, nil
-}
-
-func (m *Manager) identify(r poddapi.RunRequest) (Identity, error) {
-	id, err := m.accounts.Identify(r.User, r.UID, r.GID)
-	if err != nil || m.root {
-		return id, err
-	}
-	// A podd that is not root runs everything as itself.
-	uid, gid := uint32(unix.Geteuid()), uint32(unix.Getegid())
-	return m.accounts.Identify("", &uid, &gid)
-}
-
-func check(r poddapi.RunRequest) error {
-	switch {
-	case r.Command == "" || strings.Contains(r.Command, "\x00"):
-		return apierror.New(apierror.Invalid, "invalid_command", "command is empty or has NUL in it")
-	case strings.Contains(r.Workdir, "\x00"):
-		return apierror.New(apierror.Invalid, "workdir_invalid", "workdir has NUL in it")
-	case r.TimeoutMS < 0 || r.TimeoutMS > int64(maxTimeout/time.Millisecond):
-		return apierror.New(apierror.Invalid, "invalid_timeout", "timeout_ms is negative or beyond a year")
-	case r.OutputLimit < 0:
-		return apierror.New(apierror.Invalid, "invalid_output_limit", "output_limit is negative")
-	case r.PTY != nil && r.Separate:
-		return apierror.New(apierror.Invalid, "invalid_separate", "a terminal has one output only")
-	}
-	return nil
-}
-
-const maxTimeout = 366 * 24 * time.Hour
-
-func outputLimit(r poddapi.RunRequest) int64 {
-	if r.OutputLimit == 0 {
-		return poddapi.MaxOutput
-	}
-	return min(r.OutputLimit, poddapi.MaxOutput)
 }
 
 func (c *Command) mark() string { return c.status.ID + "." + c.m.state.nonce }

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -8,8 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"crypto/rand"
-	"encoding/hex"
+	"github.com/cubeplexai/cubepod/internal/apierror"
 )
 
 // state is podd's directory: a lock, the number of the next command, the
@@ -108,9 +109,9 @@ func (s *state) save(n uint64) error {
 func (s *state) number() (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next >= s.reserved {
-		if err := s.save(s.next + reserve); err != nil {
-			return 0, fmt.Errorf("reserve command ids: %w", err)
+	if s.next+reserve/2 >= s.reserved { // early: a full disk is no reason to stop at once
+		if err := s.save(s.next + reserve); err != nil && s.next >= s.reserved {
+			return 0, apierror.Wrap(err, apierror.NoSpace, "no_space", "podd cannot write down that an id is used")
 		}
 	}
 	n := s.next
