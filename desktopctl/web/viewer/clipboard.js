@@ -10,6 +10,7 @@ export class Clipboard {
   constructor() {
     this.rfb = null;
     this.known = null; // what both sides have
+    this.sent = null; // what the sandbox was given
     this.pending = null; // copied in the sandbox while this page had no focus
     addEventListener('focus', () => this.focused(), true);
     document.addEventListener('paste', (event) => this.paste(event.clipboardData?.getData('text/plain')));
@@ -21,6 +22,8 @@ export class Clipboard {
 
   // copied takes what was copied in the sandbox.
   async copied(text) {
+    // x11vnc sends back what it was given, with its question marks.
+    if (text === this.sent) return;
     this.known = text;
     this.pending = null;
     try {
@@ -48,6 +51,10 @@ export class Clipboard {
   paste(text) {
     if (!this.rfb || !text || text === this.known) return;
     this.known = text;
-    this.rfb.clipboardPasteFrom(toLatin1(text));
+    // libvncserver agrees to the extended clipboard and x11vnc then ignores
+    // what comes by it, so noVNC has to forget that it was offered.
+    this.rfb._clipboardServerCapabilitiesFormats = {};
+    this.sent = toLatin1(text);
+    this.rfb.clipboardPasteFrom(this.sent);
   }
 }
