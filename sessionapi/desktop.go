@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -105,27 +106,32 @@ func (s *Service) StartDesktop(ctx context.Context, rec *session.Record, req Des
 	return d, nil
 }
 
-// startDesktop runs the ctl's start, once more if the sandbox was just being
-// paused or turns out to have ended by itself.
+// startDesktop runs the ctl's start, once for all calls that want the same at
+// the same time. It tries once more if the sandbox was just being paused or
+// turns out to have ended by itself.
 func (s *Service) startDesktop(ctx context.Context, rec *session.Record, args ...string) error {
-	_, err := s.ctl(ctx, rec, "start", args...)
-	if err == nil {
-		return nil
-	}
-	switch apierror.From(err).Code {
-	case "stopping":
-	case "podd_unreachable":
-		if s.reallyRuns(ctx, rec) {
+	key := fmt.Sprintf("desktop %s %d %q", rec.ID, rec.Incarnation, args)
+	return s.share(ctx, key, func(ctx context.Context) error {
+		_, err := s.ctl(ctx, rec, "start", args...)
+		if err == nil {
+			return nil
+		}
+		switch apierror.From(err).Code {
+		case "stopping":
+		case "podd_unreachable":
+			if s.reallyRuns(ctx, rec) {
+				return err
+			}
+		default:
 			return err
 		}
-	default:
+		again, err := s.resume(ctx, rec.ID, 0, nil)
+		if err != nil {
+			return err
+		}
+		_, err = s.ctl(ctx, again, "start", args...)
 		return err
-	}
-	if rec, err = s.resume(ctx, rec.ID, 0, nil); err != nil {
-		return err
-	}
-	_, err = s.ctl(ctx, rec, "start", args...)
-	return err
+	})
 }
 
 // DesktopStatus gives the ctl's status line.

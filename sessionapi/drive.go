@@ -16,21 +16,29 @@ import (
 type held struct {
 	s     *Service
 	lease Lease
+	life  context.Context // ends when the lease is lost or given back
+}
+
+// undoing gives the context for the way back after the work failed, when the
+// work's own may be over. Without the lease there is no way back: the sandbox
+// is somebody else's.
+func (h *held) undoing() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(h.life, undoTimeout)
 }
 
 // arrived judges a record that nobody works on. It reports true when the caller
 // has what it wants, and an error when it cannot have it.
 type arrived func(*session.Record) (bool, error)
 
-// work takes a sandbox, whose record is not in a passing state, to where the
+// step takes a sandbox, whose record is not in a passing state, to where the
 // caller wants it.
-type work func(ctx context.Context, h *held, rec *session.Record) error
+type step func(ctx context.Context, h *held, rec *session.Record) error
 
 // drive brings a sandbox to where there says it has arrived, and gives its
 // record. While somebody else works on the sandbox it waits for the result;
 // work that a dead replica left is finished or undone first; do runs when
 // nobody else did it already.
-func (s *Service) drive(ctx context.Context, id session.ID, there arrived, do work) (*session.Record, error) {
+func (s *Service) drive(ctx context.Context, id session.ID, there arrived, do step) (*session.Record, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.WaitTimeout, apierror.New(apierror.Conflict, "sandbox_state", "another call works on the sandbox and did not finish in time"))
 	defer cancel()
 	ctx, leave := context.WithCancelCause(ctx)
@@ -95,29 +103,7 @@ func gone(rec *session.Record) error {
 func (s *Service) under(ctx context.Context, lease Lease, f func(context.Context, *held) error) error {
 	result := make(chan error, 1)
 	task := func() {
-		wctx, cancel := context.WithCancelCause(s.ctx)
-		defer cancel(nil)
-		wctx, stop := context.WithTimeout(wctx, s.opts.WorkTimeout)
-		defer stop()
-		renewed := make(chan struct{})
-		go func() {
-			defer close(renewed)
-			s.renew(wctx, lease, cancel)
-		}()
-		err := f(wctx, &held{s: s, lease: lease})
-		if err != nil && errors.Is(context.Cause(wctx), ErrLeaseLost) {
-			err = ErrLeaseLost
-		} else if err != nil && s.ctx.Err() != nil {
-			err = errClosed
-		}
-		stop()
-		<-renewed
-		// The Service may be closing, and this must still be done.
-		rctx, done := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
-		defer done()
-		if rerr := s.store.Release(rctx, lease); rerr != nil {
-			s.log.Warn("lease not released, it will expire", zap.String("sandbox", string(lease.ID)), zap.Error(rerr))
-		}
+		err := s.work(lease, f)
 		result <- err
 		if err != nil && ctx.Err() != nil { // nobody else will tell
 			s.log.Warn("work on a sandbox failed after its caller left", zap.String("sandbox", string(lease.ID)), zap.Error(err))
@@ -132,6 +118,36 @@ func (s *Service) under(ctx context.Context, lease Lease, f func(context.Context
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+func (s *Service) work(lease Lease, f func(context.Context, *held) error) error {
+	// The lease outlasts the Service by what it takes to undo f and to release.
+	held := &held{s: s, lease: lease}
+	var lost context.CancelCauseFunc
+	held.life, lost = context.WithCancelCause(context.WithoutCancel(s.ctx))
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		s.renew(held.life, lease, lost)
+	}()
+	ctx, stop := context.WithTimeout(held.life, s.opts.WorkTimeout)
+	leave := context.AfterFunc(s.ctx, stop)
+	err := f(ctx, held)
+	leave()
+	stop()
+	if err != nil && errors.Is(context.Cause(held.life), ErrLeaseLost) {
+		err = ErrLeaseLost
+	} else if err != nil && s.ctx.Err() != nil {
+		err = errClosed
+	}
+	lost(nil)
+	<-renewed
+	release, done := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
+	defer done()
+	if rerr := s.store.Release(release, lease); rerr != nil {
+		s.log.Warn("lease not released, it will expire", zap.String("sandbox", string(lease.ID)), zap.Error(rerr))
+	}
+	return err
 }
 
 // renew keeps the lease up until ctx ends. When it cannot, it ends ctx a good

@@ -32,6 +32,8 @@ type fakeRuntime struct {
 	ctl string
 
 	starts, stops, deletes, prepares atomic.Int64
+	stopCalls                        atomic.Int64 // also those that found nothing
+	waiting                          atomic.Int64 // starts that wait for the gate
 
 	mu       sync.Mutex // guards the fields below
 	boxes    map[session.ID]*fakeBox
@@ -70,6 +72,8 @@ func (rt *fakeRuntime) Start(ctx context.Context, spec sessionapi.Spec) (session
 	gate := rt.gate
 	rt.mu.Unlock()
 	if gate != nil {
+		rt.waiting.Add(1)
+		defer rt.waiting.Add(-1)
 		select {
 		case <-gate:
 		case <-ctx.Done():
@@ -118,6 +122,7 @@ func (rt *fakeRuntime) Inspect(_ context.Context, id session.ID) (sessionapi.Sta
 }
 
 func (rt *fakeRuntime) Stop(_ context.Context, id session.ID) error {
+	rt.stopCalls.Add(1)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.stopErr != nil {

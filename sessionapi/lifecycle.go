@@ -75,7 +75,7 @@ func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) 
 			out = got
 			return nil
 		}
-		undo, done := context.WithTimeout(context.WithoutCancel(work), undoTimeout)
+		undo, done := h.undoing()
 		defer done()
 		if derr := h.erase(undo, rec); derr != nil {
 			s.log.Warn("sandbox not undone, the janitor will", zap.String("sandbox", string(rec.ID)), zap.Error(derr))
@@ -272,20 +272,23 @@ func (s *Service) startRuntime(ctx context.Context, rec *session.Record) (Handle
 func (h *held) restart(ctx context.Context, rec *session.Record) error {
 	if _, err := h.inspect(ctx, rec); err != nil {
 		if apierror.KindOf(err) != apierror.NotFound {
-			return h.park(ctx, rec, err)
+			return h.park(rec, err)
 		}
 		return h.fail(ctx, rec)
 	}
 	if _, err := h.start(ctx, rec); err != nil {
-		return h.park(ctx, rec, err)
+		return h.park(rec, err)
 	}
 	return nil
 }
 
 // park takes a sandbox that did not start back to paused, and gives the cause.
-func (h *held) park(ctx context.Context, rec *session.Record, cause error) error {
-	undo, done := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+func (h *held) park(rec *session.Record, cause error) error {
+	undo, done := h.undoing()
 	defer done()
+	if undo.Err() != nil {
+		return cause // whoever has the lease now may just be starting it
+	}
 	if err := h.s.runtime.Stop(undo, rec.ID); err != nil {
 		h.s.log.Warn("sandbox not stopped, the janitor will", zap.String("sandbox", string(rec.ID)), zap.Error(err))
 		return cause

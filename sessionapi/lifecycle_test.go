@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cubeplexai/cubepod/internal/redisurl"
 	"github.com/cubeplexai/cubepod/internal/session"
 	"github.com/cubeplexai/cubepod/internal/testutil"
 	"github.com/cubeplexai/cubepod/sessionapi"
@@ -329,6 +332,46 @@ func TestLeaseIsKeptUpDuringSlowWork(t *testing.T) {
 	release()
 	if got := <-done; got.status != http.StatusCreated || w.rt.starts.Load() != starts+1 {
 		t.Errorf("got %s, %d starts", got, w.rt.starts.Load()-starts)
+	}
+}
+
+// TestLostLeaseEndsTheWork has a lease go to somebody else under a start: what
+// runs then is theirs, and must not be stopped.
+func TestLostLeaseEndsTheWork(t *testing.T) {
+	w := newWorld(t)
+	a := w.replica(sessionapi.Options{LeaseTTL: shortLease})
+	other := w.store()
+	id := a.create("")
+	a.want(204, "POST", box(id, "/pause"), "")
+	stops := w.rt.stopCalls.Load()
+	release := w.rt.hold()
+	defer release()
+	done := make(chan answer, 1)
+	go func() {
+		ans, _ := a.try(t.Context(), "POST", box(id, "/resume"), "")
+		done <- ans
+	}()
+	a.eventually(id, "resuming")
+	opts, _ := redisurl.Parse(w.redis.URL)
+	raw := redis.NewClient(opts.Simple())
+	defer raw.Close()
+	if err := raw.Del(t.Context(), session.LeaseKey(id)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := other.Acquire(t.Context(), id, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the start is broken off", func() bool { return w.rt.waiting.Load() == 0 })
+	release()
+	if err := other.Release(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.status != 201 {
+		t.Errorf("got %s", got)
+	}
+	if n := w.rt.stopCalls.Load() - stops; n != 0 {
+		t.Errorf("the sandbox was stopped %d times", n)
 	}
 }
 

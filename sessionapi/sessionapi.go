@@ -128,7 +128,7 @@ type Service struct {
 	mu     sync.Mutex // guards the fields below
 	closed bool
 	tasks  sync.WaitGroup
-	wakes  map[wakeKey]*wakeCall
+	shares map[string]*shared
 }
 
 var errClosed = &apierror.Error{
@@ -153,7 +153,7 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 		verifier: paneltoken.NewVerifier(keys.Panel),
 		opts:     opts.withDefaults(),
 		changes:  newChanges(),
-		wakes:    map[wakeKey]*wakeCall{},
+		shares:   map[string]*shared{},
 	}
 	s.log, s.metrics = s.opts.Logger, s.opts.Metrics
 	s.podds = newPodds(s.opts.SocketDir)
