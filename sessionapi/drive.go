@@ -67,14 +67,17 @@ func (s *Service) drive(ctx context.Context, id session.ID, there arrived, do st
 			return nil, err
 		}
 		err = s.under(ctx, lease, func(ctx context.Context, h *held) error {
-			rec, err := h.settle(ctx)
+			e, err := s.store.Get(ctx, id)
 			if err != nil {
 				return err
 			}
-			if ok, err := there(rec); ok || err != nil {
+			if e.Record.State.Transient() {
+				return h.settle(ctx, e.Record) // which gives the lease back
+			}
+			if ok, err := there(e.Record); ok || err != nil {
 				return err
 			}
-			return do(ctx, h, rec)
+			return do(ctx, h, e.Record)
 		})
 		if err != nil && !errors.Is(err, ErrLeaseLost) {
 			return nil, err

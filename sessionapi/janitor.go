@@ -146,7 +146,7 @@ func (s *Service) look(ctx context.Context, id session.ID) error {
 		return s.store.Postpone(ctx, id, time.Now().Add(time.Minute)) // for a replica with that runtime
 	}
 	if rec.State.Transient() {
-		if rec, err = s.takeOver(ctx, rec); err != nil {
+		if rec, err = s.takeOver(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -161,25 +161,24 @@ func (s *Service) look(ctx context.Context, id session.ID) error {
 	return s.postpone(id, s.lookAt(rec))
 }
 
-// takeOver settles a passing state whose lease has expired. One that somebody
-// works on is looked at again later.
-func (s *Service) takeOver(ctx context.Context, rec *session.Record) (*session.Record, error) {
-	lease, err := s.store.Acquire(ctx, rec.ID, s.opts.LeaseTTL)
-	if errors.Is(err, ErrLeaseHeld) {
-		return rec, nil
+// takeOver settles a passing state whose lease has expired, and gives the record
+// as it is then. One that somebody works on is looked at again later.
+func (s *Service) takeOver(ctx context.Context, id session.ID) (*session.Record, error) {
+	lease, err := s.store.Acquire(ctx, id, s.opts.LeaseTTL)
+	if err == nil {
+		err = s.under(ctx, lease, func(ctx context.Context, h *held) error {
+			e, err := s.store.Get(ctx, id)
+			if err != nil || !e.Record.State.Transient() {
+				return err
+			}
+			return h.settle(ctx, e.Record)
+		})
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrLeaseHeld) {
 		return nil, err
 	}
-	var settled *session.Record // written before under returns nil
-	err = s.under(ctx, lease, func(ctx context.Context, h *held) (err error) {
-		settled, err = h.settle(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return settled, nil
+	e, err := s.store.Get(ctx, id)
+	return e.Record, err
 }
 
 // endOf pauses or deletes a running sandbox whose end has come, or that nobody

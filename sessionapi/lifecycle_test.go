@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/cubeplexai/cubepod/internal/redisurl"
 	"github.com/cubeplexai/cubepod/internal/session"
 	"github.com/cubeplexai/cubepod/internal/testutil"
 	"github.com/cubeplexai/cubepod/sessionapi"
@@ -245,155 +241,6 @@ func TestRuntimeFails(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	a.want(204, "DELETE", box(id), "")
-}
-
-// TestTakeover has a replica die in each passing state, before and after the
-// runtime did its part.
-func TestTakeover(t *testing.T) {
-	tests := []struct {
-		state session.State
-		runs  bool // what the runtime has
-		want  string
-	}{
-		{session.Creating, true, "404"},
-		{session.Creating, false, "404"},
-		{session.Pausing, true, "paused"},
-		{session.Pausing, false, "paused"},
-		{session.Resuming, true, "running"},
-		{session.Resuming, false, "running"},
-		{session.Deleting, true, "404"},
-		{session.Deleting, false, "404"},
-	}
-	w := newWorld(t)
-	dead := w.store()
-	for _, by := range []string{"caller", "janitor"} {
-		a := w.replica(sessionapi.Options{LeaseTTL: shortLease})
-		for _, tt := range tests {
-			t.Run(fmt.Sprintf("%s %s %v", by, tt.state, tt.runs), func(t *testing.T) {
-				id := a.create("")
-				ctx := t.Context()
-				lease, err := dead.Acquire(ctx, id, shortLease)
-				if err != nil {
-					t.Fatal(err)
-				}
-				e, err := dead.Get(ctx, id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				e.Record.State = tt.state
-				var lookAt time.Time
-				if by == "janitor" {
-					lookAt = time.Now().Add(shortLease)
-				}
-				if err := dead.Write(ctx, sessionapi.Write{Entry: e, Lease: &lease, LookAt: lookAt}); err != nil {
-					t.Fatal(err)
-				}
-				if !tt.runs {
-					w.rt.kill(id)
-				}
-				if by == "caller" {
-					a.call("POST", box(id, "/commands/run"), `{"command":"true"}`)
-					if got := a.state(id); got != tt.want {
-						t.Errorf("got %s, want %s", got, tt.want)
-					}
-				} else {
-					a.eventually(id, tt.want)
-				}
-				if err := dead.Renew(ctx, lease, time.Minute); !errors.Is(err, sessionapi.ErrLeaseLost) {
-					t.Errorf("the dead one's lease: got %v", err)
-				}
-			})
-		}
-		a.service.Close()
-	}
-}
-
-func TestLeaseIsKeptUpDuringSlowWork(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.replica(sessionapi.Options{LeaseTTL: shortLease}), w.replica(sessionapi.Options{LeaseTTL: shortLease})
-	id := a.create("")
-	a.want(204, "POST", box(id, "/pause"), "")
-	starts := w.rt.starts.Load()
-	release := w.rt.hold()
-	defer release()
-	done := make(chan answer, 1)
-	go func() {
-		ans, _ := a.try(t.Context(), "POST", box(id, "/resume"), "")
-		done <- ans
-	}()
-	b.eventually(id, "resuming")
-	began := time.Now()
-	testutil.Eventually(t, "several lease times pass", func() bool {
-		if _, err := b.store.Acquire(t.Context(), id, shortLease); !errors.Is(err, sessionapi.ErrLeaseHeld) {
-			t.Fatalf("got %v while the work goes on", err)
-		}
-		return time.Since(began) > 3*shortLease
-	})
-	release()
-	if got := <-done; got.status != http.StatusCreated || w.rt.starts.Load() != starts+1 {
-		t.Errorf("got %s, %d starts", got, w.rt.starts.Load()-starts)
-	}
-}
-
-// TestLostLeaseEndsTheWork has a lease go to somebody else under a start: what
-// runs then is theirs, and must not be stopped.
-func TestLostLeaseEndsTheWork(t *testing.T) {
-	w := newWorld(t)
-	a := w.replica(sessionapi.Options{LeaseTTL: shortLease})
-	other := w.store()
-	id := a.create("")
-	a.want(204, "POST", box(id, "/pause"), "")
-	stops := w.rt.stopCalls.Load()
-	release := w.rt.hold()
-	defer release()
-	done := make(chan answer, 1)
-	go func() {
-		ans, _ := a.try(t.Context(), "POST", box(id, "/resume"), "")
-		done <- ans
-	}()
-	a.eventually(id, "resuming")
-	opts, _ := redisurl.Parse(w.redis.URL)
-	raw := redis.NewClient(opts.Simple())
-	defer raw.Close()
-	if err := raw.Del(t.Context(), session.LeaseKey(id)).Err(); err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := other.Acquire(t.Context(), id, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testutil.Eventually(t, "the start is broken off", func() bool { return w.rt.waiting.Load() == 0 })
-	release()
-	if err := other.Release(t.Context(), theirs); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-done; got.status != 201 {
-		t.Errorf("got %s", got)
-	}
-	if n := w.rt.stopCalls.Load() - stops; n != 0 {
-		t.Errorf("the sandbox was stopped %d times", n)
-	}
-}
-
-func TestCloseGivesTheLeaseBack(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.replica(sessionapi.Options{LeaseTTL: time.Hour}), w.replica(sessionapi.Options{})
-	id := a.create("")
-	a.want(204, "POST", box(id, "/pause"), "")
-	release := w.rt.hold()
-	defer release()
-	done := make(chan answer, 1)
-	go func() {
-		ans, _ := a.try(t.Context(), "POST", box(id, "/resume"), "")
-		done <- ans
-	}()
-	b.eventually(id, "resuming")
-	a.service.Close()
-	if got := <-done; got.status != 503 || got.code() != "shutting_down" {
-		t.Errorf("got %s", got)
-	}
-	release()
-	b.want(201, "POST", box(id, "/connect"), "")
 }
 
 func TestPauseAll(t *testing.T) {

@@ -199,9 +199,16 @@ func redisRuns(data string) bool {
 func TestEmbeddedRedis(t *testing.T) {
 	testutil.NeedProgram(t, "redis-server")
 	data := dataDir(t)
-	s := start(t, data)
+	metrics := freeAddress(t)
+	s := start(t, data, "--metrics-listen", metrics)
 	if status, body := s.get("/sandboxes"); status != 200 {
 		t.Fatalf("got %d %s", status, body)
+	}
+	if _, body := (&server{t: t, url: "http://" + metrics}).get("/metrics"); !strings.Contains(body, `cubepod_desktop_activations_total{result="ok"} 0`) {
+		t.Errorf("metrics: %.200s", body)
+	}
+	if status, _ := s.get("/metrics"); status != 404 {
+		t.Errorf("the API shows metrics: %d", status)
 	}
 	for _, name := range []string{"master", "tunnel", "panel", "api", "admin-key"} {
 		fi, err := os.Stat(filepath.Join(data, "keys", name))
