@@ -4,7 +4,7 @@
 # It says what it will do before it does it, and does nothing when all is there.
 set -eu
 
-run='redis-server bubblewrap passt xvfb openbox x11vnc x11-xserver-utils novnc libjs-xterm fonts-dejavu-core ca-certificates'
+run='redis-server bubblewrap passt xvfb openbox x11vnc x11-xserver-utils novnc libjs-xterm node-xterm fonts-dejavu-core ca-certificates'
 case ${1:-} in
 run) want=$run ;;
 test) want="$run gcc libc6-dev" ;;
