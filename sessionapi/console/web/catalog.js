@@ -1,7 +1,7 @@
 // The catalog: what the API said of the caller's sandboxes, kept fresh while
 // the page is looked at.
 
-import { isMoving } from './state.js';
+import { isMoving, made } from './state.js';
 
 const PERIOD = 3000;
 const PERIOD_MOVING = 1000;
@@ -104,8 +104,8 @@ export class Catalog extends EventTarget {
   }
 
   #show(items) {
-    const started = (item) => Date.parse(item.startedAt ?? '') || 0;
-    this.items = items.sort((a, b) => started(b) - started(a) || a.sandboxID.localeCompare(b.sandboxID));
+    const since = (item) => Date.parse(made(item) ?? '') || 0;
+    this.items = items.sort((a, b) => since(b) - since(a) || a.sandboxID.localeCompare(b.sandboxID));
     this.dispatchEvent(new Event('change'));
   }
 }

@@ -17,20 +17,26 @@ export function duration(seconds) {
   return words.join(' ');
 }
 
+// A server's "no time yet" is the year 1.
+function parse(time) {
+  const at = Date.parse(time ?? '');
+  return at > 0 ? at : null;
+}
+
 /** How long ago an RFC 3339 time was, or ''. */
 export function age(time, now) {
-  const at = Date.parse(time ?? '');
+  const at = parse(time);
   return at ? duration((now - at) / 1000) : '';
 }
 
 /** Seconds until an RFC 3339 time, or null. */
 export function secondsLeft(time, now) {
-  const at = Date.parse(time ?? '');
+  const at = parse(time);
   return at ? Math.max(0, Math.floor((at - now) / 1000)) : null;
 }
 
 /** The time in the person's own form, for titles. */
 export function moment(time) {
-  const at = Date.parse(time ?? '');
+  const at = parse(time);
   return at ? new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '';
 }

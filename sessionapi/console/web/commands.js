@@ -37,7 +37,7 @@ export class Commands {
   #busy = false;
 
   #field = el('textarea', {
-    id: 'command', rows: 1, class: 'mono', placeholder: 'Command, such as ls -la', spellcheck: 'false', autocomplete: 'off',
+    id: 'command', rows: 1, class: 'mono', placeholder: 'Run a command', spellcheck: 'false', autocomplete: 'off',
     autocapitalize: 'off', 'aria-describedby': 'command-hint',
   });
   #submit = button('play', 'Run', null, { type: 'submit', class: 'primary' });

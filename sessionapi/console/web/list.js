@@ -3,7 +3,7 @@
 import { age, duration, moment, secondsLeft } from './clock.js';
 import { button, copyButton, el, icon, setText } from './element.js';
 import { createSandbox } from './create.js';
-import { badge } from './state.js';
+import { badge, made } from './state.js';
 
 /** One sandbox in the list. It is kept while the list changes around it, so the focus stays. */
 class Row {
@@ -29,8 +29,8 @@ class Row {
     setText(this.#note, (item.state === 'failed' && item.reason) || labels(item.metadata));
     this.#badge.show(item.state);
     setText(this.#template, item.alias || item.templateID);
-    setText(this.#age, age(item.startedAt, now) || '–');
-    this.#age.title = moment(item.startedAt);
+    setText(this.#age, age(made(item), now) || '–');
+    this.#age.title = moment(made(item));
     // Only a running sandbox's time runs.
     const left = item.state === 'running' ? secondsLeft(item.endAt, now) : null;
     setText(this.#left, left === null ? '–' : duration(left));

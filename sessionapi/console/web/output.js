@@ -7,12 +7,16 @@ const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*
 const UNFINISHED = /\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[ -/]*)?$/;
 const LONGEST_ESCAPE = 4096;
 const LONGEST_LINE = 1 << 16;
-const MOST = 200_000;
+
+// What is kept. A browser takes seconds to lay out a hundred thousand lines.
+const MOST_LINES = 5000;
+const MOST_CHARACTERS = 400_000;
+const GROUP = 100;
 
 /**
  * Output shows text that grows. Colours are dropped, and a carriage return goes
  * back to the start of the line, as progress bars expect. It follows the end
- * while the end is in view, and keeps the last MOST characters.
+ * while the end is in view, and keeps the last few thousand lines.
  */
 export class Output {
   #pre;
@@ -22,6 +26,8 @@ export class Output {
   #line = '';
   #return = false;
   #held = '';
+  #groups = []; // the text nodes below #lines: {node, lines}
+  #count = 0;
   #length = 0;
 
   constructor(label) {
@@ -50,11 +56,11 @@ export class Output {
         this.#return = false;
       }
     });
-    if (done.length) this.#push(done.join('\n') + '\n');
     if (this.#line.length > LONGEST_LINE) {
-      this.#push(this.#line);
+      done.push(this.#line);
       this.#line = '';
     }
+    this.#push(done);
     this.#last.textContent = this.#line;
     if (follow) this.node.scrollTop = this.node.scrollHeight;
   }
@@ -73,12 +79,24 @@ export class Output {
     }
   }
 
-  #push(text) {
-    this.#lines.append(text);
-    this.#length += text.length;
-    while (this.#length > MOST && this.#lines.childNodes.length > 1) {
-      this.#length -= this.#lines.firstChild.length;
-      this.#lines.firstChild.remove();
+  #push(lines) {
+    if (lines.length > MOST_LINES) {
+      lines = lines.slice(-MOST_LINES);
+      this.cut();
+    }
+    for (let n = 0; n < lines.length; n += GROUP) {
+      const group = lines.slice(n, n + GROUP);
+      const node = document.createTextNode(group.join('\n') + '\n');
+      this.#lines.append(node);
+      this.#groups.push({ node, lines: group.length });
+      this.#count += group.length;
+      this.#length += node.length;
+    }
+    while (this.#groups.length > 1 && (this.#count > MOST_LINES || this.#length > MOST_CHARACTERS)) {
+      const { node, lines: gone } = this.#groups.shift();
+      this.#count -= gone;
+      this.#length -= node.length;
+      node.remove();
       this.cut();
     }
   }

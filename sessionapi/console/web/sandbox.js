@@ -7,7 +7,7 @@ import { Desktop } from './desktop.js';
 import { openDialog } from './dialog.js';
 import { labels } from './list.js';
 import { complain, say, settle } from './notice.js';
-import { badge, stateWord } from './state.js';
+import { badge, made, stateWord } from './state.js';
 
 /** The view of the sandbox with this id. */
 export function sandboxView(app, id) {
@@ -118,7 +118,7 @@ function showFacts(list, item, now) {
   const left = item.state === 'running' ? secondsLeft(item.endAt, now) : null;
   const facts = [
     ['Template', item.alias || item.templateID, ''],
-    ['Age', age(item.startedAt, now), moment(item.startedAt)],
+    ['Age', age(made(item), now), moment(made(item))],
     ['Time left', left === null ? '' : duration(left), moment(item.endAt)],
     ['Reason', item.state === 'failed' ? item.reason : '', ''],
     ['Metadata', labels(item.metadata), ''],

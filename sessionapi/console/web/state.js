@@ -1,4 +1,4 @@
-// The states of a sandbox, in words.
+// What the API says of a sandbox, in words.
 
 import { el, setText } from './element.js';
 
@@ -10,6 +10,11 @@ const WORDS = {
 /** Whether the API is at work on the sandbox. */
 export function isMoving(state) {
   return ['creating', 'pausing', 'resuming', 'deleting'].includes(state);
+}
+
+/** When the sandbox was made. A resume starts it again and makes it no younger. */
+export function made(item) {
+  return item.createdAt ?? item.startedAt;
 }
 
 /** The word for a state; one the page does not know is shown as it is. */
