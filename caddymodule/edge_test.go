@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// Caddy's own, once per process.
 		goleak.IgnoreTopFunction("github.com/caddyserver/certmagic.(*Cache).maintainAssets"),
+		goleak.IgnoreAnyFunction("github.com/caddyserver/certmagic.keepLockfileFresh"),
 		goleak.IgnoreTopFunction("github.com/DeRuina/timberjack.(*Logger).millRun"),
 		goleak.IgnoreAnyFunction("github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy.(*Upstream).fillDynamicHost.func1.1"),
 	)

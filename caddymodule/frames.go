@@ -196,6 +196,14 @@ func isCaddysClose(p []byte) bool {
 type streamConn struct {
 	net.Conn
 	frames *frameWriter
+	read   sync.Mutex // one reader at a time: the conn may count what is read
+}
+
+// Read reads what the client sent.
+func (c *streamConn) Read(p []byte) (int, error) {
+	c.read.Lock()
+	defer c.read.Unlock()
+	return c.Conn.Read(p)
 }
 
 // Write goes through the frame writer.
