@@ -1,9 +1,11 @@
 package sessionapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -197,13 +199,22 @@ func (h *held) finish(ctx context.Context, change func(*session.Record)) (*sessi
 // when somebody else was faster. Without a lease it must leave State alone.
 func (s *Service) update(ctx context.Context, id session.ID, w Write, change func(*session.Record) error) (*session.Record, error) {
 	const tries = 50
-	for range tries {
+	for try := range tries {
 		e, err := s.store.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		before, err := e.Record.Encode()
 		if err != nil {
 			return nil, err
 		}
 		if err := change(e.Record); err != nil {
 			return nil, err
+		}
+		// Most calls for a URL change nothing, and a write makes every edge
+		// look the sandbox up again.
+		if after, err := e.Record.Encode(); err == nil && w.Lease == nil && bytes.Equal(before, after) {
+			return e.Record, nil
 		}
 		w.Entry, w.LookAt = e, s.lookAt(e.Record)
 		err = s.store.Write(ctx, w)
@@ -213,8 +224,24 @@ func (s *Service) update(ctx context.Context, id session.ID, w Write, change fun
 		if !errors.Is(err, ErrChanged) {
 			return nil, err
 		}
+		if err := backOff(ctx, try); err != nil {
+			return nil, err
+		}
 	}
 	return nil, fmt.Errorf("write record of %s: it changed %d times meanwhile", id, tries)
+}
+
+// backOff waits a random time, up to some milliseconds at first and 50 at last:
+// many that write one record must not keep beating each other.
+func backOff(ctx context.Context, try int) error {
+	t := time.NewTimer(rand.N(min(time.Duration(try+1)*4*time.Millisecond, 50*time.Millisecond)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // edit is update for those who change no state, of a sandbox that is there.

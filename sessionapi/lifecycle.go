@@ -92,7 +92,7 @@ func (s *Service) pauseIf(ctx context.Context, id session.ID, cond func(*session
 			return cond != nil && !cond(rec), nil
 		}
 		return false, stateError(rec, "the sandbox cannot be paused")
-	}, func(ctx context.Context, h *held, rec *session.Record) error {
+	}, func(ctx context.Context, h *held, _ *session.Record) error {
 		rec, err := h.write(ctx, func(r *session.Record) { r.State = session.Pausing })
 		if err != nil {
 			return err

@@ -72,6 +72,32 @@ func TestPanels(t *testing.T) {
 	a.want(201, "POST", panels, `{"port":3000}`)
 }
 
+// TestMintingStorm has more callers write one record than could each be first.
+func TestMintingStorm(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replica(sessionapi.Options{}), w.replica(sessionapi.Options{})
+	id := a.create("")
+	for _, body := range []string{`{"port":3000,"expiresInSeconds":60}`, `{"port":3001,"expiresInSeconds":7200}`} {
+		if got := many(t, 120, "POST", box(id, "/panels"), body, a, b); got[0] != 201 || got[len(got)-1] != 201 {
+			t.Fatalf("got %v", got)
+		}
+	}
+	if got := many(t, 40, "POST", box(id, "/panels/revoke"), "", a, b); got[0] != 204 || got[len(got)-1] != 204 {
+		t.Errorf("got %v", got)
+	}
+	if got := a.record(id).Gen; got != 41 {
+		t.Errorf("gen %d after 40 revocations", got)
+	}
+	e, err := a.store.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.want(201, "POST", box(id, "/panels"), `{"port":3001,"expiresInSeconds":7200}`)
+	if again, _ := a.store.Get(t.Context(), id); again.Rev != e.Rev {
+		t.Error("a URL like the last one made a write")
+	}
+}
+
 func TestPorts(t *testing.T) {
 	w := newWorld(t)
 	a := w.replica(sessionapi.Options{AllowUpstream: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
