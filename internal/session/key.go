@@ -13,7 +13,11 @@ package session
 // and repaired by the janitor:
 //
 //	cubepod:sandboxes        sorted set of ids by creation, unix milliseconds
-//	cubepod:ends             sorted set of ids by EndAt, unix milliseconds
+//	cubepod:ends             sorted set of ids by when the janitor looks at them
+//	                         next, EndAt at the latest, unix milliseconds
+//
+// cubepod:janitor is held, with a TTL, by the replica that does the janitor's
+// work.
 //
 // ChangedChannel carries the id of each record that was written, after the
 // write.

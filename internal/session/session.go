@@ -111,8 +111,8 @@ type Record struct {
 	// DesktopWanted is set by starting the desktop and cleared by stopping it:
 	// waking the sandbox then brings it back.
 	DesktopWanted bool `json:"desktop_wanted,omitempty"`
-	// TokensUntil is when the last panel token expires. The tombstone lives
-	// until then.
+	// TokensUntil is when the last panel token has expired. The tombstone
+	// lives until then.
 	TokensUntil time.Time `json:"tokens_until,omitzero"`
 }
 
