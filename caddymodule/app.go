@@ -43,7 +43,7 @@ func init() {
 	caddy.RegisterModule(TokenFilter{})
 	httpcaddyfile.RegisterGlobalOption("cubepod", parseGlobalOption)
 	httpcaddyfile.RegisterDirective("cubepod_panel", parseDirective)
-	httpcaddyfile.RegisterDirectiveOrder("cubepod_panel", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterDirectiveOrder("cubepod_panel", httpcaddyfile.Before, "respond")
 }
 
 // App holds what all panel routes share. Every text value may contain Caddy
