@@ -40,11 +40,7 @@ func (s *Stack) wmReady(ctx context.Context, _ *daemon.Process) error {
 		return err
 	}
 	defer conn.Close()
-	ok, err := conn.HasWindowManager()
-	if err == nil && !ok {
-		err = errors.New("no window manager yet")
-	}
-	return err
+	return conn.AwaitWindowManager()
 }
 
 // vncSocket is where the VNC server listens: a path in the guest user's own
@@ -64,7 +60,7 @@ func (s *Stack) prepareVNC() (daemon.Spec, error) {
 			path, "-display", display,
 			// A Unix socket, and no TCP of either family. Nobody is ever
 			// locked out for coming back too often on one.
-			"-unixsock", s.cfg.vncSocket(), "-localhost", "-rfbport", "0", "-rfbportv6", "0", "-no6",
+			"-unixsock", s.cfg.vncSocket(), "-rfbport", "0", "-rfbportv6", "0", "-no6",
 			"-norc",               // no configuration but this
 			"-shared", "-forever", // any number of viewers, at any time
 			"-nopw",   // the socket's directory is the password
@@ -79,7 +75,8 @@ func (s *Stack) prepareVNC() (daemon.Spec, error) {
 	}, nil
 }
 
-// vncReady is ready when the server sends its banner.
+// vncReady is ready when the server sends its banner and lets us go on: one
+// that turns its clients away sends the banner first.
 //
 // We speak first, which the protocol allows: a server built on libvncserver
 // waits 100 ms for the first bytes of a WebSocket handshake otherwise.
@@ -93,12 +90,12 @@ func (s *Stack) vncReady(ctx context.Context, _ *daemon.Process) error {
 	if _, err := io.WriteString(conn, version); err != nil {
 		return err
 	}
-	banner := make([]byte, len(version))
-	if _, err := io.ReadFull(conn, banner); err != nil {
+	answer := make([]byte, len(version)+1) // and how many ways to log in there are
+	if _, err := io.ReadFull(conn, answer); err != nil {
 		return fmt.Errorf("read banner: %w", err)
 	}
-	if !bytes.HasPrefix(banner, []byte("RFB 003.")) {
-		return fmt.Errorf("banner %q is not RFB", banner)
+	if !bytes.HasPrefix(answer, []byte("RFB 003.")) || answer[len(version)] == 0 {
+		return fmt.Errorf("banner %q lets nobody in", answer)
 	}
 	return nil
 }

@@ -30,6 +30,11 @@ var disabledFeatures = []string{
 	"MediaRouter",
 	"OptimizationHints",
 	"Translate",
+	// The browser's own interface drawn by pages: their renderers cost a
+	// tenth of the start, and they turn up among the DevTools targets.
+	"PreloadTopChromeWebUI",
+	"WebUIOmniboxAimPopup",
+	"WebUIOmniboxPopup",
 }
 
 // Flags is the command line, without the program.

@@ -14,7 +14,7 @@ import (
 
 // Interval is how often a wait looks again. There is nothing to listen to
 // when a process of somebody else ends or begins to answer.
-const Interval = 5 * time.Millisecond
+const Interval = 10 * time.Millisecond
 
 // ErrExited reports that a daemon ended while it was waited for.
 var ErrExited = errors.New("the process ended")

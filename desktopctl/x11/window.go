@@ -2,6 +2,7 @@ package x11
 
 // Core request opcodes.
 const (
+	opChangeWindow   = 2
 	opInternAtom     = 16
 	opGetProperty    = 20
 	opGetImage       = 73
@@ -13,7 +14,7 @@ const (
 // names, and the window is still there.
 func (c *Conn) HasWindowManager() (bool, error) {
 	atom, err := c.atom("_NET_SUPPORTING_WM_CHECK")
-	if err != nil || atom == 0 {
+	if err != nil {
 		return false, err
 	}
 	window, err := c.windowProperty(c.root, atom)
@@ -29,10 +30,29 @@ func (c *Conn) HasWindowManager() (bool, error) {
 	return self == window, nil
 }
 
-// atom is the number of an atom that exists already, or 0.
+// AwaitWindowManager returns when a window manager looks after the screen, or
+// with an error when the connection's deadline has passed.
+func (c *Conn) AwaitWindowManager() error {
+	const eventMask, propertyChange = 0x800, 0x400000
+	if err := c.send(opChangeWindow, 0, words(c.root, eventMask, propertyChange)); err != nil {
+		return err
+	}
+	for {
+		ok, err := c.HasWindowManager()
+		if ok || err != nil {
+			return err
+		}
+		// Events that the check skipped are older than its answer, so the
+		// change it did not see is still to come.
+		if _, err := c.packet(); err != nil {
+			return err
+		}
+	}
+}
+
+// atom is the number of an atom.
 func (c *Conn) atom(name string) (uint32, error) {
-	const onlyIfExists = 1
-	r, err := c.call(opInternAtom, onlyIfExists, counted(name))
+	r, err := c.call(opInternAtom, 0, counted(name))
 	if err != nil {
 		return 0, err
 	}

@@ -84,7 +84,16 @@ func TestServer(t *testing.T) {
 		}
 		return ok
 	}
-	testutil.Eventually(t, "a window manager", has)
+	patient, cancel := context.WithTimeout(t.Context(), testutil.Patience)
+	defer cancel()
+	waiter, err := x11.Dial(patient, display)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiter.Close()
+	if err := waiter.AwaitWindowManager(); err != nil || !has() {
+		t.Errorf("wait for the window manager: %v; it is there: %v", err, has())
+	}
 	manager.Process.Kill()
 	testutil.Eventually(t, "none again", func() bool { return !has() })
 }
