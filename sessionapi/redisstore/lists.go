@@ -14,12 +14,14 @@ import (
 
 // List implements sessionapi.Store.
 func (s *Store) List(ctx context.Context, after sessionapi.Position, n int) ([]sessionapi.Position, error) {
-	query := redis.ZRangeArgs{Key: session.SandboxesKey, Start: "+inf", Stop: "-inf", ByScore: true, Rev: true, Count: int64(n)}
+	first := redis.ZRangeArgs{Key: session.SandboxesKey, Start: "+inf", Stop: "-inf", ByScore: true, Rev: true, Count: int64(n)}
 	if after.ID != "" {
-		query.Start = strconv.FormatInt(after.Created.UnixMilli(), 10)
+		first.Start = strconv.FormatInt(after.Created.UnixMilli(), 10)
 	}
 	var out []sessionapi.Position
 	err := s.op(ctx, "list sandboxes", func(ctx context.Context) error {
+		query := first
+		out = nil
 		for {
 			page, err := s.rdb.ZRangeArgsWithScores(ctx, query).Result()
 			if err != nil {
@@ -51,6 +53,7 @@ func (s *Store) Due(ctx context.Context, now time.Time, n int) ([]session.ID, er
 		names, err := s.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
 			Key: session.EndsKey, Start: "-inf", Stop: now.UnixMilli(), ByScore: true, Count: int64(n),
 		}).Result()
+		ids = nil
 		for _, name := range names {
 			ids = append(ids, session.ID(name))
 		}

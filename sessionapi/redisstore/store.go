@@ -205,6 +205,9 @@ func (s *Store) op(ctx context.Context, what string, f func(context.Context) err
 	bounded, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	err := f(bounded)
+	if disconnected(err) {
+		err = again(bounded, err, f)
+	}
 	if err == nil {
 		return nil
 	}

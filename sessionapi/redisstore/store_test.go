@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -369,5 +370,27 @@ func TestDownIsUnavailable(t *testing.T) {
 	})
 	if got := fmt.Sprint(get(t, st, rec.ID).Rev); got != "1" {
 		t.Errorf("rev %s", got)
+	}
+}
+
+// TestBackAtOnce fails more calls than the client has connections, after which
+// its pool dials only now and then.
+func TestBackAtOnce(t *testing.T) {
+	st, _, server := open(t)
+	rec := newRecord()
+	create(t, st, rec, time.Minute)
+	server.Stop(t)
+	var calls sync.WaitGroup
+	for range 20 * runtime.GOMAXPROCS(0) {
+		calls.Go(func() {
+			if err := st.Ping(t.Context()); apierror.From(err).Code != "store_unavailable" {
+				t.Errorf("without a server: got %v", err)
+			}
+		})
+	}
+	calls.Wait()
+	server.Start(t)
+	if _, err := st.Get(t.Context(), rec.ID); err != nil {
+		t.Errorf("the first call after the server is back: %v", err)
 	}
 }
