@@ -14,6 +14,7 @@ build() { # name package cgo
 
 mkdir -p bin/guest bin/desktop
 build guest/podd ./podd
+build guest/podd-init ./podd/init
 build desktop/cubepod-desktop-ctl ./desktopctl
 build cubepod-sessionapi ./sessionapi/cmd/sessionapi
 build dev ./deploy/dev

@@ -19,6 +19,7 @@ import (
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/podd/command"
 	"github.com/cubeplexai/cubepod/podd/desktop"
+	"github.com/cubeplexai/cubepod/podd/guest"
 	"github.com/cubeplexai/cubepod/podd/server"
 )
 
@@ -36,22 +37,27 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		return
 	case err != nil:
-		logger.Print(err)
-		os.Exit(2)
+		fatal(logger, err)
 	case config.version:
 		fmt.Println(version())
 		return
 	}
 	if err := run(config, logger); err != nil {
-		logger.Print(err)
-		os.Exit(1)
+		fatal(logger, err)
 	}
 }
 
-// run serves until SIGTERM or SIGINT.
+// fatal ends podd with status 1. It is the only status but 0 that podd gives
+// itself: any other tells podd-init that it crashed.
+func fatal(logger *log.Logger, err error) {
+	logger.Print(err)
+	os.Exit(1)
+}
+
+// run serves until SIGTERM, SIGINT or SIGHUP.
 func run(config Config, logger *log.Logger) error {
 	syscall.Umask(0o022)
-	prepareGuest(config, logger)
+	guest.Prepare(config.Workdir, logger)
 	if err := becomeSubreaper(); err != nil {
 		logger.Printf("become subreaper: %v", err)
 	}
@@ -85,7 +91,7 @@ func run(config Config, logger *log.Logger) error {
 	logger.Printf("listening on %s", srv.Addr())
 
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	children := make(chan os.Signal, 1) // one stands for any number
 	signal.Notify(children, syscall.SIGCHLD)
 	served := make(chan error, 1)

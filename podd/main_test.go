@@ -115,7 +115,7 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--nope"}, {"--addr", "nowhere"}, {"--addr", "unix:"}, {"--workdir", "relative"}, {"argument"}} {
 		err := exec.Command(binary, args...).Run()
-		if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 2 {
+		if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 1 {
 			t.Errorf("%v: got %v", args, err)
 		}
 	}

@@ -152,7 +152,7 @@ func (m *Manager) start(r poddapi.RunRequest, sum string) (*Command, poddapi.Sta
 	}
 	c := &Command{
 		m: m, number: number, key: r.IdempotencyKey, sum: sum, done: make(chan struct{}),
-		status: poddapi.Status{ID: "proc-" + strconv.FormatUint(number, 10), Running: true, UID: id.UID, GID: id.GID},
+		status: poddapi.Status{ID: commandID(number), Running: true, UID: id.UID, GID: id.GID},
 	}
 	c.out = newOutput(m.state.output(c.status.ID))
 	if r.Separate {
@@ -192,6 +192,8 @@ func (m *Manager) start(r poddapi.RunRequest, sum string) (*Command, poddapi.Sta
 	}
 	return c, started, nil
 }
+
+func commandID(number uint64) string { return "proc-" + strconv.FormatUint(number, 10) }
 
 func (c *Command) mark() string { return c.status.ID + "." + c.m.state.nonce }
 
