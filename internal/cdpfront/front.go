@@ -6,7 +6,9 @@
 // handshake has no Origin, and names itself by that Host. The front checks
 // both before it drops them (see package loopback), so that a client behind
 // any number of proxies, under any path prefix, gets a debugger URL it can
-// dial. Nothing else of the protocol is touched.
+// dial. A WebSocket to the root, or to /devtools/browser, leads to the browser
+// that runs at that moment, so that one address serves many of its lives.
+// Nothing else of the protocol is touched.
 package cdpfront
 
 import (
@@ -38,9 +40,11 @@ const (
 
 // Front is the handler of port 9222, guarded by [loopback.Guard].
 type Front struct {
-	handler  http.Handler
-	upstream string
-	wake     func(context.Context) error
+	handler   http.Handler
+	proxy     http.Handler
+	transport http.RoundTripper
+	upstream  string
+	wake      func(context.Context) error
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -65,24 +69,39 @@ type waking struct {
 func New(upstream string, wake func(context.Context) error) *Front {
 	life, end := context.WithCancel(context.Background())
 	f := &Front{upstream: upstream, wake: wake, life: life, end: end}
-	proxy := &httputil.ReverseProxy{
-		Rewrite: f.rewrite,
-		Transport: &http.Transport{
-			Proxy:       nil, // the browser is on this machine, whatever HTTP_PROXY says
-			DialContext: f.dial,
-			// A pooled connection may lead to a browser that was restarted
-			// since, and a dial on the loopback costs next to nothing.
-			DisableKeepAlives:     true,
-			DisableCompression:    true,
-			ResponseHeaderTimeout: answerTimeout,
-		},
+	f.transport = &http.Transport{
+		Proxy:       nil, // the browser is on this machine, whatever HTTP_PROXY says
+		DialContext: f.dial,
+		// A pooled connection may lead to a browser that was restarted
+		// since, and a dial on the loopback costs next to nothing.
+		DisableKeepAlives:     true,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: answerTimeout,
+	}
+	f.proxy = &httputil.ReverseProxy{
+		Rewrite:        f.rewrite,
+		Transport:      f.transport,
 		ModifyResponse: rewriteDiscovery,
 		ErrorHandler:   writeError,
 		// What is left to log is clients that went away.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
-	f.handler = loopback.Guard(Port, proxy)
+	f.handler = loopback.Guard(Port, http.HandlerFunc(f.forward))
 	return f
+}
+
+// forward hands a request that the guard let through on to the browser.
+func (f *Front) forward(w http.ResponseWriter, r *http.Request) {
+	if wantsBrowser(r) {
+		path, err := f.browserPath(r.Context())
+		if err != nil {
+			writeError(w, r, err)
+			return
+		}
+		r = r.Clone(r.Context())
+		r.URL.Path, r.URL.RawPath, r.URL.RawQuery = path, "", ""
+	}
+	f.proxy.ServeHTTP(w, r)
 }
 
 // ServeHTTP answers one request; for a WebSocket it returns when that ends.

@@ -116,6 +116,65 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
+// A WebSocket that names no target gets the browser's own, whatever the
+// browser calls it, and no other request is touched by that.
+func TestBrowserWithoutItsID(t *testing.T) {
+	var version string
+	asked := make(chan string, 1)
+	browser := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/json/version" {
+			io.WriteString(w, version)
+			return
+		}
+		asked <- r.URL.RequestURI()
+		if c, err := websocket.Accept(w, r, nil); err == nil {
+			c.CloseNow()
+		}
+	}))
+	defer browser.Close()
+	front := newFront(t, cdpfront.New(browser.Listener.Addr().String(), nil))
+	const known = `{"webSocketDebuggerUrl":"ws://127.0.0.1:9223/devtools/browser/b1"}`
+	tests := []struct {
+		name, path, version string
+		status              int
+		want                string
+	}{
+		{"root", "/", known, 101, "/devtools/browser/b1"},
+		{"root with a query", "/?token=x", known, 101, "/devtools/browser/b1"},
+		{"browser", "/devtools/browser", known, 101, "/devtools/browser/b1"},
+		{"browser with a slash", "/devtools/browser/", known, 101, "/devtools/browser/b1"},
+		{"browser by its id", "/devtools/browser/b0", known, 101, "/devtools/browser/b0"},
+		{"page", "/devtools/page/p1?x=1", known, 101, "/devtools/page/p1?x=1"},
+		{"no address", "/", `{}`, 502, ""},
+		{"no document", "/", `<html>`, 502, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			version = tt.version
+			c, resp, err := websocket.Dial(t.Context(), front.URL+tt.path, nil)
+			if err == nil {
+				c.CloseNow()
+			}
+			if resp == nil || resp.StatusCode != tt.status {
+				t.Fatalf("got %v, %v, want status %d", resp, err, tt.status)
+			}
+			if tt.want != "" {
+				if got := <-asked; got != tt.want {
+					t.Errorf("the browser was asked for %s, want %s", got, tt.want)
+				}
+			}
+		})
+	}
+	resp, err := front.Client().Get(front.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := <-asked; got != "/" {
+		t.Errorf("a plain request for the root became %s", got)
+	}
+}
+
 func TestCloseEndsWebSockets(t *testing.T) {
 	browser := httptest.NewServer(echo(t))
 	defer browser.Close()
