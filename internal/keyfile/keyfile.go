@@ -1,15 +1,22 @@
-// Package keyfile reads the files that hold CubePod's symmetric keys. Master,
-// tunnel and panel keys share one format, a key on each line:
+// Package keyfile reads the files that hold CubePod's keys. Master, tunnel and
+// panel keys share one format, a key on each line:
 //
 //	kid base64:<at least 32 bytes> [iss=NAME]
 //
 // The first key signs, all of them verify. Empty lines and lines that start
 // with # are skipped. "iss=" is for panel keys only.
+//
+// Where panel tokens are only checked, a line may instead hold the public half
+// of an Ed25519 key, in base64 of its 32 bytes: who has the file can make no
+// token.
+//
+//	kid ed25519:<public key> [iss=NAME]
 package keyfile
 
 import (
 	"bufio"
 	"bytes"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -26,8 +33,11 @@ const MinSecret = 32
 
 // Key is one line of a key file.
 type Key struct {
-	ID     string
+	ID string
+	// Secret is of a symmetric key, Public of one that only verifies. A key has
+	// one of them.
 	Secret []byte
+	Public ed25519.PublicKey
 	// Issuer is the value of "iss=", empty when the line has none.
 	Issuer string
 }
@@ -50,21 +60,33 @@ func (ks Keys) Find(id string) (Key, bool) {
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// Load reads the file at path.
-func Load(path string) (Keys, error) {
+// Load reads the file at path, in which every key has a secret.
+func Load(path string) (Keys, error) { return load(path, Parse) }
+
+// LoadVerifying reads the file at path for checking panel tokens: keys may be
+// public ones.
+func LoadVerifying(path string) (Keys, error) { return load(path, ParseVerifying) }
+
+func load(path string, parse func(io.Reader) (Keys, error)) (Keys, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read key file: %w", err)
 	}
-	ks, err := Parse(bytes.NewReader(data))
+	ks, err := parse(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
 	}
 	return ks, nil
 }
 
-// Parse reads keys from r. Its errors name the line and never quote a secret.
-func Parse(r io.Reader) (Keys, error) {
+// Parse reads keys from r, each with a secret. Its errors name the line and
+// never quote a secret.
+func Parse(r io.Reader) (Keys, error) { return parse(r, false) }
+
+// ParseVerifying is like [Parse] and takes public keys too.
+func ParseVerifying(r io.Reader) (Keys, error) { return parse(r, true) }
+
+func parse(r io.Reader, public bool) (Keys, error) {
 	var ks Keys
 	sc := bufio.NewScanner(r)
 	for n := 1; sc.Scan(); n++ {
@@ -75,6 +97,9 @@ func Parse(r io.Reader) (Keys, error) {
 		k, err := parseLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if k.Public != nil && !public {
+			return nil, fmt.Errorf("line %d: a public key only verifies, here a secret is needed", n)
 		}
 		if _, ok := ks.Find(k.ID); ok {
 			return nil, fmt.Errorf("line %d: key id %q is there twice", n, k.ID)
@@ -98,19 +123,25 @@ func parseLine(line string) (Key, error) {
 	if !idPattern.MatchString(f[0]) {
 		return Key{}, errors.New("a key id has 1 to 64 of A-Z a-z 0-9 . _ -")
 	}
-	enc, ok := strings.CutPrefix(f[1], "base64:")
-	if !ok {
+	k := Key{ID: f[0]}
+	kind, enc, _ := strings.Cut(f[1], ":")
+	value, err := base64.StdEncoding.DecodeString(enc)
+	switch {
+	case kind != "base64" && kind != "ed25519":
 		return Key{}, errors.New(`the secret does not start with "base64:"`)
-	}
-	secret, err := base64.StdEncoding.DecodeString(enc)
-	if err != nil {
+	case err != nil && kind == "base64":
 		return Key{}, errors.New("the secret is not base64")
+	case err != nil || kind == "ed25519" && len(value) != ed25519.PublicKeySize:
+		return Key{}, fmt.Errorf("the public key is not base64 of %d bytes", ed25519.PublicKeySize)
+	case kind == "ed25519":
+		k.Public = value
+	case len(value) < MinSecret:
+		return Key{}, fmt.Errorf("the secret has %d bytes, want at least %d", len(value), MinSecret)
+	default:
+		k.Secret = value
 	}
-	if len(secret) < MinSecret {
-		return Key{}, fmt.Errorf("the secret has %d bytes, want at least %d", len(secret), MinSecret)
-	}
-	k := Key{ID: f[0], Secret: secret}
 	if len(f) == 3 {
+		var ok bool
 		if k.Issuer, ok = strings.CutPrefix(f[2], "iss="); !ok || k.Issuer == "" {
 			return Key{}, errors.New(`the third word is not "iss=NAME"`)
 		}

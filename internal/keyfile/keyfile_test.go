@@ -51,6 +51,23 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+func TestParseVerifying(t *testing.T) {
+	in := "a base64:" + secret + "\nb ed25519:" + secret + " iss=maker\n"
+	ks, err := keyfile.ParseVerifying(strings.NewReader(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, _ := ks.Find("b"); k.Secret != nil || len(k.Public) != 32 || k.Issuer != "maker" {
+		t.Errorf("got %+v", k)
+	}
+	if _, err := keyfile.Parse(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "line 2: a public key only verifies") {
+		t.Errorf("where a secret is needed: got %v", err)
+	}
+	if _, err := keyfile.ParseVerifying(strings.NewReader("b ed25519:QUJD\n")); err == nil || !strings.Contains(err.Error(), "32 bytes") {
+		t.Errorf("a short one: got %v", err)
+	}
+}
+
 func TestEnsureGivesRacersOneKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys", "panel")
 	got := make([]keyfile.Keys, 8)

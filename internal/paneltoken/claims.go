@@ -3,7 +3,8 @@
 //
 // Tokens are HS256 with a "kid". Several keys verify and one signs, so a key is
 // rotated by adding the new one first to every verifier, then to the signers.
-// Each key verifies tokens of its own issuer only.
+// Each key verifies tokens of its own issuer only. Who only verifies may have
+// public keys too, for EdDSA tokens that another program makes.
 package paneltoken
 
 import (
@@ -49,7 +50,7 @@ type Claims struct {
 	Mode Mode
 }
 
-// wire is the JSON form of Claims.
+// wire is the JSON form of Claims when a token is made.
 type wire struct {
 	jwt.RegisteredClaims
 	Sandbox string `json:"sid"`
@@ -58,15 +59,76 @@ type wire struct {
 	Mode    Mode   `json:"mode,omitempty"`
 }
 
-// Validate is called by the parser after the signature was checked.
-func (c *wire) Validate() error {
+// wireClaims are the claims as a token has them, with memory to use again.
+type wireClaims struct {
+	issuer, sandbox, mode                   text
+	port, gen, issuedAt, expires, notBefore number
+}
+
+// read reads the payload of a token whose signature is good. Its errors quote
+// nothing of it.
+func (w *wireClaims) read(payload []byte) error {
+	w.issuer.reset()
+	w.sandbox.reset()
+	w.mode.reset()
+	w.port, w.gen, w.issuedAt, w.expires, w.notBefore = number{}, number{}, number{}, number{}, number{}
+	return members(payload, func(key, value []byte) error {
+		switch string(key) {
+		case "iss":
+			return w.issuer.read(value)
+		case "sid":
+			return w.sandbox.read(value)
+		case "mode":
+			return w.mode.read(value)
+		case "port":
+			return w.port.read(value)
+		case "gen":
+			return w.gen.read(value)
+		case "iat":
+			return w.issuedAt.read(value)
+		case "exp":
+			return w.expires.read(value)
+		case "nbf":
+			return w.notBefore.read(value)
+		}
+		return nil
+	})
+}
+
+// claims gives what w says, and from when on it may be said.
+func (w *wireClaims) claims(issuer string) (Claims, time.Time, error) {
+	c := Claims{Issuer: issuer, Port: int(w.port.value), Gen: w.gen.value}
+	if w.port.fraction || w.gen.fraction {
+		return c, time.Time{}, errors.New("no whole number")
+	}
+	switch string(w.mode.bytes) {
+	case "", string(Control):
+		c.Mode = Control
+	case string(View):
+		c.Mode = View
+	default:
+		return c, time.Time{}, errors.New("unknown mode")
+	}
+	c.IssuedAt, c.Expires = w.issuedAt.time(), w.expires.time()
+	from := w.notBefore.time()
+	if from.Before(c.IssuedAt) {
+		from = c.IssuedAt
+	}
+	c.Sandbox = w.sandbox.String()
+	return c, from, c.validate()
+}
+
+// validate refuses claims that say too little, or too much.
+func (c *Claims) validate() error {
 	switch {
 	case c.Sandbox == "":
 		return errors.New("no sid")
 	case c.Port < 1 || c.Port > 65535:
 		return errors.New("port out of range")
-	case c.IssuedAt == nil:
+	case c.IssuedAt.IsZero():
 		return errors.New("no iat")
+	case c.Expires.IsZero():
+		return errors.New("no exp")
 	case c.Gen < 0, c.Gen == 0 && c.Issuer == Issuer:
 		return errors.New("no gen")
 	case c.Mode != "" && c.Mode != Control && c.Mode != View:

@@ -1,7 +1,6 @@
 package paneltoken
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -16,6 +15,9 @@ type Signer struct{ key keyfile.Key }
 // CubePod's own issuer.
 func NewSigner(ks keyfile.Keys) (*Signer, error) {
 	k := ks.Signing()
+	if k.Secret == nil {
+		return nil, fmt.Errorf("panel key %q is a public one: the first key signs and has a secret", k.ID)
+	}
 	if issuerOf(k) != Issuer {
 		return nil, fmt.Errorf("panel key %q is for issuer %q: the first key signs and has no iss=", k.ID, k.Issuer)
 	}
@@ -35,10 +37,8 @@ func (s *Signer) Sign(c Claims) (string, error) {
 		Gen:     c.Gen,
 		Mode:    c.Mode,
 	}
-	if c.Expires.IsZero() {
-		return "", errors.New("sign panel token: no expiry")
-	}
-	if err := w.Validate(); err != nil {
+	c.Issuer = Issuer
+	if err := c.validate(); err != nil {
 		return "", fmt.Errorf("sign panel token: %w", err)
 	}
 	t := jwt.NewWithClaims(jwt.SigningMethodHS256, w)
