@@ -146,7 +146,7 @@ func (rt *fakeRuntime) Delete(_ context.Context, id session.ID) error {
 	return nil
 }
 
-func (rt *fakeRuntime) List(context.Context) iter.Seq2[session.ID, error] {
+func (rt *fakeRuntime) List(context.Context, string) iter.Seq2[session.ID, error] {
 	return func(yield func(session.ID, error) bool) {
 		rt.mu.Lock()
 		defer rt.mu.Unlock()

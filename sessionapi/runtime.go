@@ -34,14 +34,18 @@ type Runtime interface {
 	// Delete stops the sandbox and removes everything of it.
 	Delete(ctx context.Context, id session.ID) error
 
-	// List yields every sandbox the runtime has something of, running or not.
-	List(ctx context.Context) iter.Seq2[session.ID, error]
+	// List yields every sandbox of a deployment that the runtime has something
+	// of, running or not.
+	List(ctx context.Context, deployment string) iter.Seq2[session.ID, error]
 }
 
 // Spec is what a Runtime needs to know of a sandbox to start it.
 type Spec struct {
 	ID          session.ID
 	Incarnation int64
+	// Deployment tells the sandboxes of one store from those of another that
+	// has the same host.
+	Deployment string
 	// Template's resources and image decide what the sandbox looks like.
 	Template Template
 	// FullToken and TunnelToken are podd's tokens in this incarnation.
@@ -60,19 +64,28 @@ type Handle struct {
 type Status struct {
 	Running     bool
 	Incarnation int64
+	// Removed says that what ran the sandbox was removed behind the runtime's
+	// back, and that its files are there still: Start makes the rest anew.
+	Removed bool
 	// Handle is set while the sandbox runs.
 	Handle Handle
-}
-
-// Template is a kind of sandbox that callers ask for by name.
-type Template struct {
-	Name string
-	// Desktop says that the sandbox has the desktop stack.
-	Desktop bool
 }
 
 // Checker is a Runtime that can tell whether its host could start a sandbox
 // now.
 type Checker interface {
 	Check(ctx context.Context) error
+}
+
+// Warner is a Runtime that can tell what about its host an operator should
+// know, although sandboxes run.
+type Warner interface {
+	Warnings(ctx context.Context) []string
+}
+
+// Watcher is a Runtime that hears of what happens to sandboxes by themselves.
+type Watcher interface {
+	// Watch calls changed with the id of a sandbox whose status may have
+	// changed, or with "" when that may be any, until ctx ends.
+	Watch(ctx context.Context, changed func(session.ID))
 }

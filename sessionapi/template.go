@@ -11,11 +11,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Template is a kind of sandbox that callers ask for by name. The local runtime
+// knows Desktop only.
+type Template struct {
+	Name string
+	// Image is the container image.
+	Image string
+	// Desktop says that the sandbox has the desktop stack.
+	Desktop bool
+	// ContainerRuntime runs the container, such as "runsc" or "kata"; the
+	// server's default when empty.
+	ContainerRuntime string
+	// Memory in bytes, CPUs, and processes are limits; 0 means no limit, and for
+	// PIDs the runtime's.
+	Memory int64
+	CPUs   float64
+	PIDs   int64
+	// Env are variables of every sandbox; a caller's own win.
+	Env map[string]string
+}
+
 // BuiltinTemplates are the templates of a server that was given no others.
 func BuiltinTemplates() map[string]Template {
 	return map[string]Template{
-		"base":    {Name: "base"},
-		"desktop": {Name: "desktop", Desktop: true},
+		"base":    {Name: "base", Image: "cubepod/base:dev", Memory: 2 << 30},
+		"desktop": {Name: "desktop", Image: "cubepod/desktop:dev", Memory: 4 << 30, Desktop: true},
 	}
 }
 

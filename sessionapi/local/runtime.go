@@ -17,6 +17,7 @@ import (
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/session"
 	"github.com/cubeplexai/cubepod/sessionapi"
+	"github.com/cubeplexai/cubepod/sessionapi/idlock"
 )
 
 // Options configure a Runtime.
@@ -37,7 +38,7 @@ type Options struct {
 type Runtime struct {
 	opts  Options
 	log   *zap.Logger
-	locks locks
+	locks idlock.Locks
 
 	hostMu sync.Mutex  // guards the field below
 	host   supervision // what probe found
@@ -168,7 +169,7 @@ func (r *Runtime) Inspect(_ context.Context, id session.ID) (sessionapi.Status, 
 }
 
 // List implements sessionapi.Runtime.
-func (r *Runtime) List(ctx context.Context) iter.Seq2[session.ID, error] {
+func (r *Runtime) List(ctx context.Context, _ string) iter.Seq2[session.ID, error] {
 	return func(yield func(session.ID, error) bool) {
 		entries, err := os.ReadDir(r.sandboxes())
 		if err != nil {

@@ -39,7 +39,7 @@ const (
 // Start implements sessionapi.Runtime. It also reports apierror.Conflict if a
 // later incarnation runs.
 func (r *Runtime) Start(ctx context.Context, spec sessionapi.Spec) (sessionapi.Handle, error) {
-	release, err := r.locks.acquire(ctx, spec.ID)
+	release, err := r.locks.Acquire(ctx, spec.ID)
 	if err != nil {
 		return sessionapi.Handle{}, err
 	}

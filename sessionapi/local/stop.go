@@ -18,7 +18,7 @@ const stopTimeout = 30 * time.Second
 
 // Stop implements sessionapi.Runtime.
 func (r *Runtime) Stop(ctx context.Context, id session.ID) error {
-	release, err := r.locks.acquire(ctx, id)
+	release, err := r.locks.Acquire(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (r *Runtime) Stop(ctx context.Context, id session.ID) error {
 
 // Delete implements sessionapi.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id session.ID) error {
-	release, err := r.locks.acquire(ctx, id)
+	release, err := r.locks.Acquire(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ import (
 	"github.com/cubeplexai/cubepod/sessionapi"
 )
 
+// deployment is that of all sandboxes of the suite.
+const deployment = "test"
+
 // NewSpec gives the spec of a new sandbox' first incarnation.
 func NewSpec() sessionapi.Spec { return Incarnation(session.NewID(), 1) }
 
@@ -32,8 +35,8 @@ func NewSpec() sessionapi.Spec { return Incarnation(session.NewID(), 1) }
 // tokens.
 func Incarnation(id session.ID, n int64) sessionapi.Spec {
 	return sessionapi.Spec{
-		ID: id, Incarnation: n,
-		Template:    sessionapi.Template{Name: "base"},
+		ID: id, Incarnation: n, Deployment: deployment,
+		Template:    sessionapi.Template{Name: "base", Image: Image},
 		FullToken:   poddapi.Token([]byte("master key of the tests"), poddapi.Full, string(id), n),
 		TunnelToken: poddapi.Token([]byte("tunnel key of the tests"), poddapi.Tunnel, string(id), n),
 	}
@@ -77,7 +80,7 @@ func inspect(t *testing.T, rt sessionapi.Runtime, id session.ID) sessionapi.Stat
 func listed(t *testing.T, rt sessionapi.Runtime, id session.ID) bool {
 	t.Helper()
 	found := false
-	for got, err := range rt.List(t.Context()) {
+	for got, err := range rt.List(t.Context(), deployment) {
 		if err != nil {
 			t.Fatalf("list: %v", err)
 		}

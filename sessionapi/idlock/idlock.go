@@ -1,4 +1,6 @@
-package local
+// Package idlock lets one caller at a time work on a sandbox, inside one program.
+// Between programs the sandbox's lease does that.
+package idlock
 
 import (
 	"context"
@@ -7,9 +9,8 @@ import (
 	"github.com/cubeplexai/cubepod/internal/session"
 )
 
-// locks lets one caller at a time work on a sandbox. Between programs the
-// sandbox' lease in Redis does that.
-type locks struct {
+// Locks is a lock for each sandbox. The zero value is ready to use.
+type Locks struct {
 	mu sync.Mutex // guards the fields below
 	m  map[session.ID]*lock
 }
@@ -19,8 +20,8 @@ type lock struct {
 	users int           // holder and waiters
 }
 
-// acquire waits for id's lock, at most until ctx ends.
-func (l *locks) acquire(ctx context.Context, id session.ID) (release func(), err error) {
+// Acquire waits for id's lock, at most until ctx ends.
+func (l *Locks) Acquire(ctx context.Context, id session.ID) (release func(), err error) {
 	l.mu.Lock()
 	if l.m == nil {
 		l.m = make(map[session.ID]*lock)
