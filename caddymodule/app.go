@@ -29,8 +29,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
-	"github.com/cubeplexai/cubepod/internal/keyfile"
-	"github.com/cubeplexai/cubepod/internal/paneltoken"
 	"github.com/cubeplexai/cubepod/internal/redisurl"
 )
 
@@ -53,7 +51,8 @@ type App struct {
 	// redisurl lists its forms. A Redis that is down does not keep the edge
 	// from starting.
 	Redis string `json:"redis,omitempty"`
-	// PanelKeys is the file of the keys that panel tokens are checked with.
+	// PanelKeys is the file of the keys that panel tokens are checked with. It
+	// is read again when it changes, as TunnelKey is.
 	PanelKeys string `json:"panel_keys,omitempty"`
 	// TunnelKey is the file of the keys that podd's tunnel tokens are derived
 	// from.
@@ -69,12 +68,11 @@ type App struct {
 	// it nothing is woken.
 	API string `json:"api,omitempty"`
 
-	logger     *zap.Logger
-	verifier   *paneltoken.Verifier
-	tunnelKeys keyfile.Keys
-	dialer     *dialer
-	state      *state
-	stateKey   stateKey
+	logger   *zap.Logger
+	keys     *keyring
+	dialer   *dialer
+	state    *state
+	stateKey stateKey
 }
 
 // CaddyModule returns the Caddy module information.
@@ -88,13 +86,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.expand(); err != nil {
 		return err
 	}
-	panelKeys, err := keyfile.Load(a.PanelKeys)
-	if err != nil {
-		return fmt.Errorf("panel_keys: %w", err)
-	}
-	a.verifier = paneltoken.NewVerifier(panelKeys)
-	if a.tunnelKeys, err = keyfile.Load(a.TunnelKey); err != nil {
-		return fmt.Errorf("tunnel_key: %w", err)
+	var err error
+	if a.keys, err = newKeyring(a.PanelKeys, a.TunnelKey, a.logger); err != nil {
+		return err
 	}
 	if a.dialer, err = a.newDialer(); err != nil {
 		return err
@@ -183,12 +177,19 @@ func parsePrefixes(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Start starts nothing: the state that requests need works from Provision on.
-func (*App) Start() error { return nil }
+// Start begins to follow the key files. What requests need besides works from
+// Provision on.
+func (a *App) Start() error {
+	a.keys.start()
+	return nil
+}
 
-// Stop stops nothing: requests of this configuration may still be under way
-// when a new one has taken over.
-func (*App) Stop() error { return nil }
+// Stop ends following the key files. Requests of this configuration may still
+// be under way when a new one has taken over.
+func (a *App) Stop() error {
+	a.keys.stop()
+	return nil
+}
 
 // Cleanup leaves the shared state, which ends with its last user.
 func (a *App) Cleanup() error {

@@ -160,7 +160,7 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	if err != nil {
 		return err
 	}
-	target, err := newTarget(claims, rec, p.app.tunnelKeys)
+	target, err := newTarget(claims, rec, p.app.keys.tunnelKeys())
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 
 // verify checks the token and what it may be used for here.
 func (p *Panel) verify(token string) (paneltoken.Claims, error) {
-	claims, err := p.app.verifier.Verify(token)
+	claims, err := p.app.keys.verifier().Verify(token)
 	switch {
 	case errors.Is(err, paneltoken.ErrExpired):
 		return claims, endExpired.err
