@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/poddapi"
+	"github.com/cubeplexai/cubepod/podd/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,6 +28,8 @@ type Command struct {
 	stdout, stderr *output // nil unless they were asked for
 	pumps          []*pump
 	stdin          *stdin // nil for /dev/null
+
+	group *cgroup.Group // of all that the command starts; nil without groups
 
 	done chan struct{} // closed when finished
 
@@ -200,9 +203,7 @@ func (c *Command) finish(info siginfo, err error) {
 		c.status.ExitCode = ptr(128 + int(info.status))
 		c.status.Signal = unix.SignalName(syscall.Signal(info.status))
 	}
-	if code := c.status.ExitCode; code != nil && *code == 128+int(syscall.SIGKILL) && !c.forced {
-		c.status.OOMKilled = c.m.oomKilled()
-	}
+	c.status.OOMKilled = c.oomKilled()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -225,6 +226,7 @@ func (c *Command) release() bool {
 	if !c.reaped && !c.status.Running && c.silent() && !groupHasChildren(c.status.PID) {
 		reap(c.status.PID)
 		c.reaped = true
+		c.removeGroup()
 	}
 	return c.reaped
 }

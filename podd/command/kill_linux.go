@@ -21,7 +21,9 @@ const killBound = 10 * time.Second
 //
 // Members of the tree are the processes of the leader's session, those that
 // carry the command's marker in their environment, and the descendants of
-// either. A session is known by its number only while the leader is unreaped,
+// either. Where the command has a control group, so is everything in it except
+// the desktop's daemons, which are meant to outlive the command that started
+// them. A session is known by its number only while the leader is unreaped,
 // and every signal goes to a process that was looked at under its pidfd, so no
 // stranger who was given an old number is ever hit.
 func (c *Command) Kill() (wasRunning bool, err error) { return c.end(false) }
@@ -74,7 +76,7 @@ func (c *Command) killTree(deadline time.Time) bool {
 	// and shows no descent any more.
 	known := map[target]bool{}
 	for {
-		members := c.members(known)
+		members, spared := c.members(known)
 		if len(members) == 0 {
 			return true
 		}
@@ -82,14 +84,25 @@ func (c *Command) killTree(deadline time.Time) bool {
 			return false
 		}
 		c.signal(unix.SIGKILL) // the group at once, which a fork cannot outrun
+		if c.group != nil && !spared {
+			c.group.Kill() // likewise; what it cannot do is done below
+		}
 		killAll(members, deadline)
 	}
 }
 
-func (c *Command) members(known map[target]bool) []target {
+// members looks for living members; known are those of earlier looks. spared
+// reports whether something in the command's control group is to live.
+func (c *Command) members(known map[target]bool) (members []target, spared bool) {
 	all, err := procfs.All()
 	if err != nil {
-		return nil // no /proc: the group is all that is known
+		return nil, false // no /proc: the group is all that is known
+	}
+	grouped := map[int]bool{}
+	if c.group != nil {
+		for _, pid := range c.group.PIDs() {
+			grouped[pid] = true
+		}
 	}
 	c.mu.Lock()
 	session := c.status.PID
@@ -106,7 +119,7 @@ func (c *Command) members(known map[target]bool) []target {
 			continue
 		}
 		children[p.Parent] = append(children[p.Parent], p)
-		if known[target{p.PID, p.Start}] || p.Session == session || carries(p, mark) {
+		if known[target{p.PID, p.Start}] || p.Session == session || carries(p.PID, mark) || grouped[p.PID] && !isDaemon(p) {
 			queue = append(queue, p)
 		}
 	}
@@ -120,19 +133,30 @@ func (c *Command) members(known map[target]bool) []target {
 		queue = append(queue, children[p.PID]...)
 		found = append(found, p)
 	}
-	var ts []target
 	for _, p := range found {
 		t := target{p.PID, p.Start}
 		known[t] = true
+		delete(grouped, p.PID)
 		if !p.Zombie() {
-			ts = append(ts, t)
+			members = append(members, t)
 		}
 	}
-	return ts
+	return members, len(grouped) > 0
 }
 
-func carries(p procfs.Process, mark []byte) bool {
-	env, err := procfs.Environ(p.PID)
+// daemonMark is the variable by which the desktop's supervisor knows its
+// daemons. A process that takes it escapes kills by group, as it can without
+// groups by other means.
+var daemonMark = []byte("\x00CUBEPOD_DAEMON=")
+
+// isDaemon reports whether p is one of the desktop's daemons or in the session
+// of one.
+func isDaemon(p procfs.Process) bool {
+	return carries(p.PID, daemonMark) || carries(p.Session, daemonMark)
+}
+
+func carries(pid int, mark []byte) bool {
+	env, err := procfs.Environ(pid)
 	return err == nil && bytes.Contains(append([]byte{0}, env...), mark)
 }
 

@@ -2,6 +2,8 @@ package command_test
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/internal/testutil"
+	"github.com/cubeplexai/cubepod/podd/cgroup"
+	"github.com/cubeplexai/cubepod/podd/command"
 	"github.com/cubeplexai/cubepod/podd/procfs"
 )
 
@@ -68,61 +72,119 @@ stay() { echo $BASHPID > DIR/$1; exec sleep 300; }
 (exec > /dev/null 2>&1; stay quiet) &
 `
 
-func TestKill(t *testing.T) {
-	m := manager(t)
-	for name, c := range map[string]struct {
-		command string
-		n       int
-		running bool
-	}{
-		"running":  {tree + "stay leader", 5, true},
-		"finished": {strings.ReplaceAll(tree, "env -i", "env"), 4, false},
-	} {
-		dir := worldDir(t)
-		cmd := start(t, m, poddapi.RunRequest{Command: strings.ReplaceAll(c.command, "DIR", dir), Background: true})
-		members := pids(t, dir, c.n)
-		if !c.running {
-			<-cmd.Done()
-		}
-		wasRunning, err := cmd.Kill()
-		if err != nil || wasRunning != c.running {
-			t.Errorf("%s: was running %v, %v", name, wasRunning, err)
-		}
-		if left := alive(members); len(left) > 0 {
-			t.Errorf("%s: %v of %v live", name, left, members)
-		}
-		s := cmd.Status()
-		want := 0
-		if c.running {
-			want = 137
-		}
-		if s.Running || exit(s) != want {
-			t.Errorf("%s: got %+v", name, s)
-		}
-		if wasRunning, err := cmd.Kill(); wasRunning || err != nil {
-			t.Errorf("%s, again: %v, %v", name, wasRunning, err)
-		}
+// modes are a manager with control groups, where this machine has them, and
+// one without.
+func modes(t *testing.T, f func(t *testing.T, m *command.Manager, groups bool)) {
+	for _, groups := range []bool{true, false} {
+		t.Run(fmt.Sprintf("groups=%v", groups), func(t *testing.T) {
+			if groups {
+				needGroups(t)
+			}
+			m, err := command.Open(command.Options{StateDir: t.TempDir(), Workdir: "/", NoGroups: !groups, Log: log.New(io.Discard, "", 0)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := m.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			f(t, m, groups)
+		})
 	}
 }
 
+func needGroups(t *testing.T) {
+	t.Helper()
+	tree, err := cgroup.Open(fmt.Sprintf("podd-test-%d", os.Getpid()))
+	if err != nil {
+		testutil.Skip(t, "no control groups: "+err.Error())
+	}
+	tree.Close()
+}
+
+func TestKill(t *testing.T) {
+	modes(t, func(t *testing.T, m *command.Manager, groups bool) {
+		for name, c := range map[string]struct {
+			command string
+			n       int
+			running bool
+		}{
+			"running":  {tree + "stay leader", 5, true},
+			"finished": {strings.ReplaceAll(tree, "env -i", "env"), 4, false},
+		} {
+			dir := worldDir(t)
+			cmd := start(t, m, poddapi.RunRequest{Command: strings.ReplaceAll(c.command, "DIR", dir), Background: true})
+			members := pids(t, dir, c.n)
+			if !c.running {
+				<-cmd.Done()
+			}
+			wasRunning, err := cmd.Kill()
+			if err != nil || wasRunning != c.running {
+				t.Errorf("%s: was running %v, %v", name, wasRunning, err)
+			}
+			if left := alive(members); len(left) > 0 {
+				t.Errorf("%s: %v of %v live", name, left, members)
+			}
+			s := cmd.Status()
+			want := 0
+			if c.running {
+				want = 137
+			}
+			if s.Running || exit(s) != want {
+				t.Errorf("%s: got %+v", name, s)
+			}
+			if wasRunning, err := cmd.Kill(); wasRunning || err != nil {
+				t.Errorf("%s, again: %v, %v", name, wasRunning, err)
+			}
+		}
+	})
+}
+
+// The desktop's daemons outlive the command that started them, and its kill,
+// by their marker; without groups anything in their manner does.
 func TestKillSparesOthers(t *testing.T) {
+	modes(t, func(t *testing.T, m *command.Manager, groups bool) {
+		dir := worldDir(t)
+		other := start(t, m, poddapi.RunRequest{Command: fmt.Sprintf("echo $$ > %s/other; exec sleep 300", dir), Background: true})
+		daemon := "(setsid env -i %s bash -c 'echo $$ > " + dir + "/%s; sleep 300; true' > /dev/null 2>&1 &)\n"
+		c := start(t, m, poddapi.RunRequest{Command: fmt.Sprintf(daemon, "CUBEPOD_DAEMON=x.pid", "daemon") + fmt.Sprintf(daemon, "", "stray")})
+		<-c.Done()
+		members := pids(t, dir, 3)
+		defer func() {
+			for _, pid := range members {
+				syscall.Kill(-pid, syscall.SIGKILL)
+			}
+		}()
+		if _, err := c.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		want := 3
+		if groups {
+			want = 2
+		}
+		if left := alive(members); len(left) != want || !other.Running() {
+			t.Errorf("%v of %v live", left, members)
+		}
+	})
+}
+
+// Nothing outruns the kill of a control group.
+func TestKillOfAForkBomb(t *testing.T) {
+	needGroups(t)
 	m := manager(t)
 	dir := worldDir(t)
-	other := start(t, m, poddapi.RunRequest{Command: fmt.Sprintf("echo $$ > %s/other; exec sleep 300", dir), Background: true})
-	members := pids(t, dir, 1)
-	// A daemon in the manner of the desktop's: a clean environment, its own
-	// session, and no parent left.
-	c := start(t, m, poddapi.RunRequest{Command: fmt.Sprintf(`(setsid env -i bash -c 'echo $$ > %s/daemon; exec sleep 300' > /dev/null 2>&1 &)`, dir)})
-	<-c.Done()
-	members = pids(t, dir, 2)
-	if _, err := c.Kill(); err != nil {
-		t.Fatal(err)
+	nap := fmt.Sprintf("300.%d", time.Now().UnixNano())
+	const bomb = `f() { while :; do (setsid env -i bash -c 'sleep NAP & sleep NAP & sleep 0.05' &) ; done; }; f & f & echo $$ > DIR/leader; wait`
+	c := start(t, m, poddapi.RunRequest{
+		Command: "ulimit -u 2000; " + strings.NewReplacer("DIR", dir, "NAP", nap).Replace(bomb), Background: true,
+	})
+	pids(t, dir, 1)
+	if wasRunning, err := c.Kill(); !wasRunning || err != nil {
+		t.Errorf("got %v, %v", wasRunning, err)
 	}
-	if left := alive(members); len(left) != 2 || !other.Running() {
-		t.Errorf("%v of %v live", left, members)
-	}
-	for _, pid := range members {
-		syscall.Kill(pid, syscall.SIGKILL)
+	if _, out := run(t, m, poddapi.RunRequest{Command: "pgrep -c -f '^sleep " + nap + "'"}); out != "0\n" {
+		t.Errorf("after the kill there are %s", out)
 	}
 }
 

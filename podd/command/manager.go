@@ -18,6 +18,7 @@ import (
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/poddapi"
+	"github.com/cubeplexai/cubepod/podd/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	Workdir string
 	// Accounts are the sandbox's users; those of /etc.
 	Accounts *Accounts
+	// NoGroups leaves control groups alone also where podd may make some.
+	NoGroups bool
 	Log      *log.Logger
 }
 
@@ -42,6 +45,7 @@ type Manager struct {
 	null     int // /dev/null, shared by all that read no input
 	state    *state
 	journal  *journal
+	groups   atomic.Pointer[cgroup.Tree] // nil where there are none
 	active   atomic.Int64
 	total    atomic.Int64
 	life     context.Context // ends with Close
@@ -77,12 +81,19 @@ func Open(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		workdir: cmp.Or(o.Workdir, "/"), accounts: o.Accounts, log: o.Log, root: unix.Geteuid() == 0, null: null,
-		commands: map[string]*Command{}, keys: map[string]*Command{}, held: map[*Command]struct{}{}, oomSeen: oomKills(),
+		commands: map[string]*Command{}, keys: map[string]*Command{}, held: map[*Command]struct{}{}, oomSeen: cgroup.OOMKills(),
 	}
 	if err := m.openState(o.StateDir); err != nil {
 		unix.Close(null)
 		return nil, err
 	}
+	if !o.NoGroups && m.root {
+		// Without them the processes themselves tell what they belong to.
+		if t, err := cgroup.Open("podd-" + m.state.nonce); err == nil {
+			m.groups.Store(t)
+		}
+	}
+	m.endSurvivors()
 	m.life, m.end = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -171,8 +182,10 @@ func (m *Manager) start(r poddapi.RunRequest, sum string) (*Command, poddapi.Sta
 		}
 	}
 	c.status.StartedAt = time.Now().UTC()
-	ch, err := m.spawn(r, dir, id, env, c.out, c.stdout, c.stderr)
+	c.group = m.newGroup(c.status.ID)
+	ch, err := m.spawn(r, dir, id, env, c)
 	if err != nil {
+		c.removeGroup()
 		return nil, poddapi.Status{}, err
 	}
 	c.status.PID, c.pumps, c.stdin = ch.pid, ch.pumps, ch.stdin
@@ -194,6 +207,10 @@ func (m *Manager) start(r poddapi.RunRequest, sum string) (*Command, poddapi.Sta
 }
 
 func commandID(number uint64) string { return "proc-" + strconv.FormatUint(number, 10) }
+
+func commandNumber(id string) (uint64, error) {
+	return strconv.ParseUint(strings.TrimPrefix(id, "proc-"), 10, 64)
+}
 
 func (c *Command) mark() string { return c.status.ID + "." + c.m.state.nonce }
 
@@ -301,10 +318,10 @@ func (m *Manager) releaseHeld() {
 	}
 }
 
-// oomKilled reports whether the kernel has killed for want of memory since it
+// oomRose reports whether the kernel has killed for want of memory since it
 // was last asked.
-func (m *Manager) oomKilled() bool {
-	now := oomKills()
+func (m *Manager) oomRose() bool {
+	now := cgroup.OOMKills()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rose := now > m.oomSeen
@@ -349,6 +366,9 @@ func (m *Manager) Close() error {
 	}
 	m.end()
 	m.tenders.Wait()
+	if t := m.groups.Load(); t != nil {
+		t.Close()
+	}
 	unix.Close(m.null)
 	return m.closeState()
 }

@@ -1,16 +1,11 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/cubeplexai/cubepod/podd/procfs"
 )
 
 // What is remembered of finished commands. Running ones always are.
@@ -39,49 +34,12 @@ func (m *Manager) recall() error {
 		}
 	}
 	slices.SortFunc(m.over, func(a, b *Command) int { return a.over.Compare(b.over) })
-	m.endSurvivors()
 	m.forget()
 	return m.sweep()
 }
 
-// endSurvivors kills the processes of commands that ran when an earlier podd
-// crashed: nobody takes their output any more, or will know their end. What a
-// finished command left in the background lives on.
-func (m *Manager) endSurvivors() {
-	oldest := m.state.next
-	for _, c := range m.commands {
-		oldest = min(oldest, c.number)
-	}
-	all, _ := procfs.All() // without /proc there is no way to find them
-	var survivors []target
-	for _, p := range all {
-		env, _ := procfs.Environ(p.PID)
-		number, ok := m.marked(env)
-		// One that is not remembered was running, unless it is so old that it
-		// was forgotten.
-		c := m.commands[commandID(number)]
-		if ok && (c == nil && number > oldest || c != nil && c.status.EndedAt == nil) {
-			survivors = append(survivors, target{p.PID, p.Start})
-		}
-	}
-	killAll(survivors, time.Now().Add(killBound))
-}
-
-// marked finds a command's number by the marker in an environment.
-func (m *Manager) marked(env []byte) (number uint64, ok bool) {
-	for entry := range bytes.SplitSeq(env, []byte{0}) {
-		value, found := bytes.CutPrefix(entry, []byte(marker+"="))
-		id, found2 := bytes.CutSuffix(value, []byte("."+m.state.nonce))
-		if found && found2 {
-			n, err := strconv.ParseUint(strings.TrimPrefix(string(id), "proc-"), 10, 64)
-			return n, err == nil
-		}
-	}
-	return 0, false
-}
-
 func (m *Manager) recallOne(r record, s shelf) {
-	number, err := strconv.ParseUint(strings.TrimPrefix(r.ID, "proc-"), 10, 64)
+	number, err := commandNumber(r.ID)
 	if err != nil {
 		s.segment.refs--
 		return
@@ -182,7 +140,7 @@ func (m *Manager) keep(c *Command) {
 }
 
 // forgettable reports whether nothing of the command is left but its memory.
-func (c *Command) forgettable() bool { return c.quiet() && c.released() }
+func (c *Command) forgettable() bool { return c.quiet() && c.released() && c.removeGroup() }
 
 // forget gives up what the command has on disk.
 func (c *Command) forget() {

@@ -33,9 +33,9 @@ func (f *files) close(fds []int) {
 	}
 }
 
-// spawn starts the command of r in dir as id. Its output goes to the three
-// outputs, of which the latter two may be nil.
-func (m *Manager) spawn(r poddapi.RunRequest, dir string, id Identity, env []string, out, stdout, stderr *output) (_ *child, err error) {
+// spawn starts the command of r in dir as id. Its output goes to owner's, and
+// it is in owner's group.
+func (m *Manager) spawn(r poddapi.RunRequest, dir string, id Identity, env []string, owner *Command) (_ *child, err error) {
 	var f files
 	defer func() {
 		f.close(f.theirs)
@@ -53,10 +53,10 @@ func (m *Manager) spawn(r poddapi.RunRequest, dir string, id Identity, env []str
 	var fds [3]int // the child's 0, 1 and 2
 	var sources []source
 	if r.PTY != nil {
-		fds, sources, err = f.terminal(*r.PTY, id, out)
+		fds, sources, err = f.terminal(*r.PTY, id, owner.out)
 		attr.Sys.Setctty = true // of the child's descriptor 0
 	} else {
-		fds, sources, err = f.pipes(m.null, r, out, stdout, stderr)
+		fds, sources, err = f.pipes(m.null, r, owner.out, owner.stdout, owner.stderr)
 	}
 	if err != nil {
 		return nil, noProcess(err)
@@ -82,8 +82,7 @@ func (m *Manager) spawn(r poddapi.RunRequest, dir string, id Identity, env []str
 		script = ". /proc/self/fd/3"
 	}
 	shell := m.shell()
-	c.pid, err = syscall.ForkExec(shell, []string{shell, "-c", script}, attr)
-	if err != nil {
+	if c.pid, err = m.fork(shell, []string{shell, "-c", script}, attr, owner); err != nil {
 		return nil, spawnError(err, shell, dir, id)
 	}
 	for _, s := range sources {

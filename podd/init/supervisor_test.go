@@ -41,7 +41,7 @@ func TestSignalsReachPodd(t *testing.T) {
 		syscall.SIGQUIT: 2, // the Go runtime's own end, with a trace
 	} {
 		g := start(t, t.TempDir(), nil)
-		g.cmd.Process.Signal(syscall.SIGUSR1) // podd knows nothing of it
+		g.cmd.Process.Signal(syscall.SIGUSR1)        // podd knows nothing of it
 		g.run(t, "exec sleep 300 >/dev/null 2>&1 &") // is no reason to stay
 		if got := g.end(sig); got != want {
 			t.Errorf("%v: got %d, want %d\n%s", sig, got, want, g.log)
