@@ -56,6 +56,7 @@ func fatal(logger *log.Logger, err error) {
 
 // run serves until SIGTERM, SIGINT or SIGHUP.
 func run(config Config, logger *log.Logger) error {
+	reserveThreads()
 	syscall.Umask(0o022)
 	guest.Prepare(config.Workdir, logger)
 	if err := becomeSubreaper(); err != nil {
@@ -72,7 +73,7 @@ func run(config Config, logger *log.Logger) error {
 			return err
 		}
 	}
-	commands, err := command.Open(command.Options{StateDir: config.StateDir, Workdir: config.Workdir, Log: logger})
+	commands, err := command.Open(command.Options{StateDir: config.StateDir, Workdir: config.Workdir, Shield: true, Log: logger})
 	if err != nil {
 		return err
 	}

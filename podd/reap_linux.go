@@ -1,6 +1,11 @@
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
 
 // becomeSubreaper makes podd the parent of what its commands leave behind, so
 // that it can end and reap it. PID 1 is that already.
@@ -24,4 +29,24 @@ func reapOrphans() (n int) {
 			n++
 		}
 	}
+}
+
+// spareThreads is how many threads podd has ready for calls that block.
+const spareThreads = 16
+
+// reserveThreads makes threads while that is possible: when a sandbox has used
+// up the processes it may have, the Go runtime ends a program that needs
+// another thread.
+func reserveThreads() {
+	var there, all sync.WaitGroup
+	there.Add(spareThreads)
+	for range spareThreads {
+		all.Go(func() {
+			runtime.LockOSThread() // one each
+			defer runtime.UnlockOSThread()
+			there.Done()
+			there.Wait()
+		})
+	}
+	all.Wait()
 }

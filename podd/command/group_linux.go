@@ -31,6 +31,8 @@ func (m *Manager) abandonGroups(err error) {
 
 // fork starts a process in its command's group.
 func (m *Manager) fork(path string, args []string, attr *syscall.ProcAttr, c *Command) (int, error) {
+	m.shield.lower()
+	defer m.shield.raise()
 	if c.group == nil {
 		return syscall.ForkExec(path, args, attr)
 	}

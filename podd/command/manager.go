@@ -33,7 +33,10 @@ type Options struct {
 	Accounts *Accounts
 	// NoGroups leaves control groups alone also where podd may make some.
 	NoGroups bool
-	Log      *log.Logger
+	// Shield makes this process the last that the kernel kills for want of
+	// memory, where it may.
+	Shield bool
+	Log    *log.Logger
 }
 
 // Manager owns every command of a sandbox. It is safe for concurrent use.
@@ -45,6 +48,7 @@ type Manager struct {
 	null     int // /dev/null, shared by all that read no input
 	state    *state
 	journal  *journal
+	shield   *shield
 	groups   atomic.Pointer[cgroup.Tree] // nil where there are none
 	active   atomic.Int64
 	total    atomic.Int64
@@ -94,6 +98,9 @@ func Open(o Options) (*Manager, error) {
 		}
 	}
 	m.endSurvivors()
+	if o.Shield {
+		m.shield = newShield()
+	}
 	m.life, m.end = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -369,6 +376,7 @@ func (m *Manager) Close() error {
 	if t := m.groups.Load(); t != nil {
 		t.Close()
 	}
+	m.shield.close()
 	unix.Close(m.null)
 	return m.closeState()
 }
