@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
 
@@ -33,6 +35,10 @@ func userBrowser(t *testing.T, width, height int) context.Context {
 	t.Cleanup(cancel)
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(width), int64(height))); err != nil {
 		t.Fatalf("start a browser: %v", err)
+	}
+	// The tab that the browser opened itself would keep the keyboard.
+	if _, err := chromedp.Call(ctx, page.BringToFront, cdp.Empty{}); err != nil {
+		t.Fatal(err)
 	}
 	return ctx
 }
@@ -61,16 +67,26 @@ func sandboxBrowser(t *testing.T, cdpURL string) context.Context {
 	}
 	for _, info := range infos {
 		if info.Type == "page" {
-			page, cancel := chromedp.NewContext(browser, chromedp.WithTargetID(info.TargetID))
+			ctx, cancel := chromedp.NewContext(browser, chromedp.WithTargetID(info.TargetID))
 			t.Cleanup(cancel)
-			if err := chromedp.Do(page); err != nil {
+			if err := chromedp.Do(ctx); err != nil {
 				t.Fatal(err)
 			}
-			return page
+			return ctx
 		}
 	}
 	t.Fatal("the sandbox's browser shows no page")
 	return nil
+}
+
+// focused is the number of the page's frame that has the focus, or -1. The
+// browser moves it a moment after a click.
+func focused(page context.Context) int {
+	n, err := chromedp.Run(page, chromedp.Evaluate[int](`[...document.querySelectorAll("iframe")].indexOf(document.activeElement)`))
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 func screenshot(t *testing.T, page context.Context) image.Image {

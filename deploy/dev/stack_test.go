@@ -199,6 +199,7 @@ func get(t *testing.T, url string) (int, string) {
 // its start time.
 type process struct {
 	pid     int
+	state   string
 	started string
 	command string
 }
@@ -236,11 +237,12 @@ func readStat(path string) (p process, ppid int, ok bool) {
 	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 	ppid, _ = strconv.Atoi(f[1])
-	return process{pid: pid, started: f[19], command: name}, ppid, true
+	return process{pid: pid, state: f[0], started: f[19], command: name}, ppid, true
 }
 
-// alive reports whether the very process still exists.
+// alive reports whether the very process still runs. One that has ended and
+// that the machine's init has not reaped yet does not.
 func (p process) alive() bool {
 	now, _, ok := readStat(fmt.Sprintf("/proc/%d/stat", p.pid))
-	return ok && now.started == p.started
+	return ok && now.started == p.started && now.state != "Z"
 }
