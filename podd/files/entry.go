@@ -135,33 +135,6 @@ func Mkdir(path string, owner Owner, mode uint32) (poddapi.Entry, error) {
 	return Stat(path)
 }
 
-// Move renames from to to. What is at to stays, and is an error, unless
-// overwrite is set.
-func Move(from, to string, overwrite bool) (poddapi.Entry, error) {
-	fromDir, fromBase, err := openParent(from, nil)
-	if err != nil {
-		return poddapi.Entry{}, public(err, from)
-	}
-	defer unix.Close(fromDir)
-	toDir, toBase, err := openParent(to, nil)
-	if err != nil {
-		return poddapi.Entry{}, public(err, to)
-	}
-	defer unix.Close(toDir)
-	var st unix.Stat_t
-	if err := unix.Fstatat(fromDir, fromBase, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return poddapi.Entry{}, public(err, from)
-	}
-	flags := uint(unix.RENAME_NOREPLACE)
-	if overwrite {
-		flags = 0
-	}
-	if err := unix.Renameat2(fromDir, fromBase, toDir, toBase, flags); err != nil {
-		return poddapi.Entry{}, public(err, to)
-	}
-	return Stat(to)
-}
-
 // Remove deletes what is at path; a symbolic link itself. A directory that is
 // not empty goes only when recursive is set.
 func Remove(path string, recursive bool) error {

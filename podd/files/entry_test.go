@@ -91,24 +91,6 @@ func TestMkdir(t *testing.T) {
 	}
 }
 
-func TestMove(t *testing.T) {
-	dir := t.TempDir()
-	put(t, dir+"/a", "a")
-	put(t, dir+"/b", "b")
-	if _, err := files.Move(dir+"/a", dir+"/b", false); code(err) != "exists" {
-		t.Errorf("got %v", err)
-	}
-	if e, err := files.Move(dir+"/a", dir+"/b", true); err != nil || e.Path != dir+"/b" || content(t, dir+"/b") != "a" {
-		t.Errorf("got %+v, %v", e, err)
-	}
-	if e, err := files.Move(dir+"/b", dir+"/c", false); err != nil || e.Name != "c" {
-		t.Errorf("got %+v, %v", e, err)
-	}
-	if _, err := files.Move(dir+"/none", dir+"/d", false); code(err) != "file_not_found" {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/d/e/f", "x")

@@ -212,7 +212,6 @@ func public(err error, path string) error {
 		{unix.ELOOP, apierror.Invalid, "invalid_path", "leads through too many symbolic links"},
 		{unix.ENAMETOOLONG, apierror.Invalid, "invalid_path", "is too long"},
 		{unix.EINVAL, apierror.Invalid, "invalid_path", "cannot be used so"},
-		{unix.EXDEV, apierror.Unsupported, "cross_device", "is on another file system"},
 		{unix.EEXIST, apierror.Conflict, "exists", "exists"},
 		{unix.ENOTEMPTY, apierror.Conflict, "not_empty", "is not empty"},
 		{unix.EBUSY, apierror.Conflict, "busy", "is in use"},

@@ -105,12 +105,7 @@ func TestWriteErrors(t *testing.T) {
 }
 
 func TestWriteOnAFullDisk(t *testing.T) {
-	testutil.NeedRoot(t)
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "none", dir).CombinedOutput(); err != nil {
-		testutil.Skip(t, fmt.Sprintf("mount: %s", out))
-	}
-	defer exec.Command("umount", "-l", dir).Run()
+	dir := tmpfs(t, "64k")
 	put(t, dir+"/f", "old")
 	_, err := files.Write(dir+"/f", user, 0o644, bytes.NewReader(make([]byte, 1<<20)))
 	if code(err) != "no_space" || content(t, dir+"/f") != "old" || len(names(t, dir)) != 1 {

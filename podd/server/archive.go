@@ -16,12 +16,16 @@ import (
 const window = 8 << 20
 
 func (s *Server) getArchive(w http.ResponseWriter, r *http.Request) error {
-	path, err := s.path(r.URL.Query().Get("path"))
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
 	}
 	coding := preferred(r.Header.Get("Accept-Encoding"))
-	out, err := encoder(w, coding)
+	out, err := encoder(patientWriter(w), coding)
 	if err != nil {
 		return err
 	}
@@ -51,7 +55,10 @@ func (s *Server) getArchive(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) putArchive(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
 	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
@@ -60,7 +67,7 @@ func (s *Server) putArchive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in, err := decoder(r)
+	in, err := decoder(r, patientBody(w, r))
 	if err != nil {
 		return err
 	}
@@ -102,18 +109,18 @@ func encoder(w io.Writer, coding string) (io.WriteCloser, error) {
 	return nopCloser{w}, nil
 }
 
-func decoder(r *http.Request) (io.ReadCloser, error) {
+func decoder(r *http.Request, body io.ReadCloser) (io.ReadCloser, error) {
 	switch coding := r.Header.Get("Content-Encoding"); coding {
 	case "", "identity":
-		return io.NopCloser(r.Body), nil
+		return io.NopCloser(body), nil
 	case "gzip":
-		z, err := gzip.NewReader(r.Body)
+		z, err := gzip.NewReader(body)
 		if err != nil {
 			return nil, apierror.Wrap(err, apierror.Invalid, "invalid_archive", "the body is not gzip")
 		}
 		return z, nil
 	case "zstd":
-		z, err := zstd.NewReader(r.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+		z, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 		if err != nil {
 			return nil, err
 		}

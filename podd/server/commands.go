@@ -9,6 +9,7 @@ import (
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/podd/command"
+	"github.com/cubeplexai/cubepod/podd/text"
 )
 
 // run answers when the command is finished, or at once for a background one.
@@ -45,19 +46,27 @@ func (s *Server) answer(w http.ResponseWriter, c *command.Command, limit int64) 
 		return err
 	}
 	if int64(len(out)) < status.Cursor {
-		out = out[:whole(out)]
+		out = out[:text.Whole(out)]
 		status.Truncated = true
 	}
 	status.Cursor = int64(len(out))
 	a := poddapi.RunResponse{Status: status}
-	a.Output, a.OutputB64 = text(out)
+	a.Output, a.OutputB64 = text.Encode(out)
 	if stdout, stderr, ok := c.Separate(limit); ok {
 		var one, two string
-		one, a.StdoutB64 = text(stdout)
-		two, a.StderrB64 = text(stderr)
+		one, a.StdoutB64 = text.Encode(head(stdout, limit))
+		two, a.StderrB64 = text.Encode(head(stderr, limit))
 		a.Stdout, a.Stderr = &one, &two
 	}
 	return reply(w, a)
+}
+
+// head is a stream's beginning, which may have been cut at limit.
+func head(p []byte, limit int64) []byte {
+	if int64(len(p)) == limit {
+		return p[:text.Whole(p)]
+	}
+	return p
 }
 
 func (s *Server) listCommands(w http.ResponseWriter, _ *http.Request) error {
@@ -107,7 +116,15 @@ func (s *Server) stdin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Input(r.Context(), r.Body, r.URL.Query().Get("eof") == "1"); err != nil {
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	eof, err := flag(q, "eof")
+	if err != nil {
+		return err
+	}
+	if err := c.Input(r.Context(), r.Body, eof); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -136,7 +153,10 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
 	cursor, err := number(q.Get("cursor"), "invalid_cursor", "cursor")
 	if err != nil {
 		return err
@@ -145,10 +165,20 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if q.Get("follow") == "1" {
+	follow, err := flag(q, "follow")
+	if err != nil {
+		return err
+	}
+	format := q.Get("format")
+	raw := format == "raw"
+	switch {
+	case format != "" && format != "json" && !raw:
+		return apierror.New(apierror.Invalid, "invalid_format", "format is json or raw")
+	case follow && raw:
+		return apierror.New(apierror.Invalid, "invalid_format", "events carry no raw bytes")
+	case follow:
 		return s.follow(w, r, c, cursor)
 	}
-	raw := q.Get("format") == "raw"
 	ctx, cancel := context.WithTimeout(r.Context(), min(time.Duration(wait)*time.Millisecond, poddapi.MaxWait))
 	defer cancel()
 	p, err := excerptOf(ctx, c, cursor, raw)
@@ -160,55 +190,10 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 		h.Set("Content-Type", "application/octet-stream")
 		h.Set("Content-Length", strconv.Itoa(len(p.bytes)))
 		h.Set("X-Cubepod-Cursor", strconv.FormatInt(p.status.Cursor, 10))
-		w.Write(p.bytes)
+		patient(w, p.bytes)
 		return nil
 	}
 	a := poddapi.Logs{Status: p.status}
-	a.Content, a.ContentB64 = text(p.bytes)
+	a.Content, a.ContentB64 = p.text()
 	return reply(w, a)
-}
-
-// excerpt is a piece of output and the command's status, whose cursor is the
-// offset after the piece and which is truncated when bytes before it are gone.
-type excerpt struct {
-	bytes  []byte
-	status poddapi.Status
-}
-
-// excerptOf reads from cursor on, and waits for something to read until the
-// command is finished or ctx ends. Unless raw, it ends with a whole character.
-func excerptOf(ctx context.Context, c *command.Command, cursor int64, raw bool) (excerpt, error) {
-	for {
-		// The status first: a command that is finished has all its output.
-		status := c.Status()
-		p, from, err := c.Read(cursor, poddapi.MaxOutput)
-		if err != nil {
-			return excerpt{}, err
-		}
-		if from < cursor { // past the end
-			cursor = from
-		}
-		cut := p
-		if !raw && (status.Running || int64(len(p)) == poddapi.MaxOutput) {
-			cut = p[:whole(p)]
-		}
-		if len(cut) > 0 || !status.Running || ctx.Err() != nil {
-			status.Cursor = from + int64(len(cut))
-			status.Truncated = status.Truncated || from > cursor
-			return excerpt{cut, status}, nil
-		}
-		c.Wait(ctx, from+int64(len(p)))
-	}
-}
-
-// number reads a query parameter that is no negative number; absent is 0.
-func number(s, code, name string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 {
-		return 0, apierror.New(apierror.Invalid, code, "%s must be a number and not negative", name)
-	}
-	return n, nil
 }

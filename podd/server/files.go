@@ -24,7 +24,11 @@ func (s *Server) path(p string) (string, error) {
 }
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
-	path, err := s.path(r.URL.Query().Get("path"))
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
 	}
@@ -35,15 +39,18 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if fi.Size() == 0 { // the kernel's own files say so and have content all the same
-		io.Copy(w, f)
+		io.Copy(patientWriter(w), f)
 		return nil
 	}
-	http.ServeContent(w, r, "", fi.ModTime(), f)
+	http.ServeContent(patientWriter(w), r, "", fi.ModTime(), f)
 	return nil
 }
 
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
 	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
@@ -56,7 +63,7 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	size, err := files.Write(path, owner, mode, r.Body)
+	size, err := files.Write(path, owner, mode, patientBody(w, r))
 	if err != nil {
 		return err
 	}
@@ -64,12 +71,19 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
 	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
 	}
-	if err := files.Remove(path, q.Get("recursive") == "1"); err != nil {
+	recursive, err := flag(q, "recursive")
+	if err != nil {
+		return err
+	}
+	if err := files.Remove(path, recursive); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -77,7 +91,11 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) error {
-	path, err := s.path(r.URL.Query().Get("path"))
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
 	}
@@ -89,7 +107,11 @@ func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) statFile(w http.ResponseWriter, r *http.Request) error {
-	path, err := s.path(r.URL.Query().Get("path"))
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	path, err := s.path(q.Get("path"))
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *command.Comma
 		case len(p.bytes) > 0:
 			cursor = p.status.Cursor
 			o := output{Cursor: cursor, Truncated: p.status.Truncated}
-			o.Content, o.ContentB64 = text(p.bytes)
+			o.Content, o.ContentB64 = p.text()
 			err = send(event("output", o))
 		case !p.status.Running:
 			send(event("end", p.status))

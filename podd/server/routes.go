@@ -2,16 +2,12 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
-	"github.com/cubeplexai/cubepod/internal/poddapi"
 )
 
 // handler is one call. What it returns becomes the answer, unless it has
@@ -106,34 +102,11 @@ func reply(w http.ResponseWriter, v any) error {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(data) + 1)}
-	w.Write(append(data, '\n')) // a client that left is no fault of ours
-	return nil
-}
-
-// body decodes a JSON body into v. An absent one leaves v as it is.
-func body(w http.ResponseWriter, r *http.Request, v any) error {
-	if r.ContentLength == 0 {
+	data = append(data, '\n')
+	if len(data) > 16<<10 { // less fits into the connection's buffers
+		patient(w, data)
 		return nil
 	}
-	if ct := r.Header.Get("Content-Type"); ct != "application/json" {
-		if mt, _, err := mime.ParseMediaType(ct); err != nil || mt != "application/json" {
-			return apierror.New(apierror.UnsupportedMedia, "", "the body must be application/json")
-		}
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, poddapi.MaxJSON))
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return apierror.New(apierror.TooLarge, "too_large", "a JSON body has at most %d bytes", poddapi.MaxJSON)
-		}
-		return brokenOff(err)
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return apierror.Wrap(err, apierror.Invalid, "invalid_json", "the body is no such JSON object: %v", err)
-	}
+	w.Write(data) // a client that left is no fault of ours
 	return nil
-}
-
-// brokenOff is the error of a body that did not come to its end.
-func brokenOff(err error) error {
-	return apierror.Wrap(err, apierror.Invalid, "body_incomplete", "the body broke off")
 }
