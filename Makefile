@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
 
-.PHONY: check build run test fmt vet lint xcaddy clean
+.PHONY: check build run test screenshots fmt vet lint xcaddy clean
 
 check: fmt vet lint test
 
@@ -22,6 +22,10 @@ run:
 test:
 	@deploy/dev/packages.sh test
 	@exec deploy/test.sh $(PKGS)
+
+# The README's picture, taken on the way of the end-to-end test.
+screenshots: build
+	CUBEPOD_SCREENSHOTS=$(CURDIR)/deploy/screenshots $(GO) test -count=1 -run TestMainJob ./deploy/dev
 
 fmt:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"

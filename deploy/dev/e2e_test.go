@@ -3,8 +3,10 @@ package main_test
 import (
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"image"
+	"image/png"
 	"io"
 	"net"
 	"net/http"
@@ -411,21 +413,59 @@ func (r *running) testPauseResume(t *testing.T) {
 	sandboxBrowser(t, r.CDPURL)
 }
 
+// shownPage is what the sandbox's browser shows in the console's picture.
+const shownPage = `data:text/html,<title>In a sandbox</title><body style="margin:0;height:100vh;display:grid;place-content:center;background:%232266cc;color:white;font:32px system-ui;text-align:center">` +
+	`<h1>A browser in a sandbox</h1><p>click, type, or hand it to an agent over CDP`
+
+// testConsole opens the console as the link of `make run` does, and the desktop
+// in it. With CUBEPOD_SCREENSHOTS set it leaves a picture in that directory.
 func (r *running) testConsole(t *testing.T) {
-	user := userBrowser(t, 1400, 900)
+	if err := chromedp.Do(sandboxBrowser(t, r.CDPURL), chromedp.Navigate(shownPage)); err != nil {
+		t.Fatal(err)
+	}
+	user := userBrowser(t, 1440, 860)
 	said := consoleErrors(t, user)
 	if err := chromedp.Do(user, chromedp.Navigate(r.ConsoleURL+"#key="+r.APIKey)); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the console lists the sandbox", func() bool {
-		text, err := chromedp.Run(user, chromedp.Evaluate[string](`document.body.innerText`))
-		return err == nil && strings.Contains(text, r.SandboxID)
-	})
+	click := func(text string) {
+		t.Helper()
+		testutil.Eventually(t, "the console shows "+text, func() bool {
+			found, err := chromedp.Run(user, chromedp.Evaluate[bool](fmt.Sprintf(`(() => {
+				const hit = [...document.querySelectorAll("button, a")].find(e => e.innerText.includes(%q) && e.offsetParent);
+				hit?.click();
+				return !!hit;
+			})()`, text)))
+			return err == nil && found
+		})
+	}
+	click(r.SandboxID)
 	loc, err := chromedp.Run(user, chromedp.Location())
 	if err != nil || strings.Contains(loc, r.APIKey) {
 		t.Errorf("the key stays in the address: %v", err)
 	}
+	click("Open desktop")
+	left := image.Rect(50, 400, 700, 450)
+	var shot image.Image
+	testutil.Eventually(t, "the console shows the sandbox's page", func() bool {
+		shot = screenshot(t, user)
+		return share(shot, left, red, green, blue) > 0.6
+	})
 	if got := said(); len(got) > 0 {
 		t.Errorf("the console's scripts complain: %s", strings.Join(got, "\n"))
+	}
+	if dir := os.Getenv("CUBEPOD_SCREENSHOTS"); dir != "" {
+		savePNG(t, filepath.Join(dir, "console.png"), shot)
+	}
+}
+
+func savePNG(t *testing.T, path string, img image.Image) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(png.Encode(f, img), f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
