@@ -73,7 +73,7 @@ func (s *Service) StartDesktop(ctx context.Context, rec *session.Record, req Des
 	}
 	if rec.State != session.Running {
 		var err error
-		if rec, err = s.resume(ctx, rec.ID, 0, nil); err != nil {
+		if rec, err = s.resume(ctx, rec.ID, resumption{}); err != nil {
 			return Desktop{}, err
 		}
 	}
@@ -125,7 +125,7 @@ func (s *Service) startDesktop(ctx context.Context, rec *session.Record, args ..
 		default:
 			return err
 		}
-		again, err := s.resume(ctx, rec.ID, 0, nil)
+		again, err := s.resume(ctx, rec.ID, resumption{})
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (s *Service) drive(ctx context.Context, id session.ID, there arrived, do st
 				return err
 			}
 			if e.Record.State.Transient() {
-				return h.settle(ctx, e.Record) // which gives the lease back
+				return h.settled(ctx, e.Record)
 			}
 			if ok, err := there(e.Record); ok || err != nil {
 				return err

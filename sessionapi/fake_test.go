@@ -32,8 +32,9 @@ type fakeRuntime struct {
 	ctl string
 
 	starts, stops, deletes, prepares atomic.Int64
-	stopCalls                        atomic.Int64 // also those that found nothing
-	waiting                          atomic.Int64 // starts that wait for the gate
+	stopCalls                        atomic.Int64    // also those that found nothing
+	waiting                          atomic.Int64    // starts that wait for the gate
+	news                             chan session.ID // for those who watch
 
 	mu       sync.Mutex // guards the fields below
 	boxes    map[session.ID]*fakeBox
@@ -45,7 +46,9 @@ type fakeRuntime struct {
 // fakeBox is one sandbox.
 type fakeBox struct {
 	incarnation int64
+	deployment  string
 	podd        *fakePodd // nil while it does not run
+	removed     bool      // only the files are left
 }
 
 func newFakeRuntime(t *testing.T) *fakeRuntime {
@@ -55,7 +58,7 @@ func newFakeRuntime(t *testing.T) *fakeRuntime {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := &fakeRuntime{dir: dir, ctl: filepath.Join(dir, "ctl"), boxes: map[session.ID]*fakeBox{}}
+	rt := &fakeRuntime{dir: dir, ctl: filepath.Join(dir, "ctl"), news: make(chan session.ID), boxes: map[session.ID]*fakeBox{}}
 	t.Cleanup(func() {
 		for id := range rt.boxes {
 			rt.kill(id)
@@ -68,6 +71,9 @@ func newFakeRuntime(t *testing.T) *fakeRuntime {
 func (rt *fakeRuntime) Name() string { return "fake" }
 
 func (rt *fakeRuntime) Start(ctx context.Context, spec sessionapi.Spec) (sessionapi.Handle, error) {
+	if ctx.Err() != nil {
+		return sessionapi.Handle{}, context.Cause(ctx)
+	}
 	rt.mu.Lock()
 	gate := rt.gate
 	rt.mu.Unlock()
@@ -95,7 +101,7 @@ func (rt *fakeRuntime) Start(ctx context.Context, spec sessionapi.Spec) (session
 	}
 	box.end()
 	rt.starts.Add(1)
-	box.incarnation = spec.Incarnation
+	box.incarnation, box.deployment, box.removed = spec.Incarnation, spec.Deployment, false
 	ep := session.LocalEndpoint(spec.ID, spec.Incarnation)
 	rel, _ := ep.Socket()
 	var err error
@@ -113,6 +119,9 @@ func (rt *fakeRuntime) Inspect(_ context.Context, id session.ID) (sessionapi.Sta
 	box, ok := rt.boxes[id]
 	if !ok {
 		return sessionapi.Status{}, apierror.New(apierror.NotFound, "", "nothing of %s", id)
+	}
+	if box.removed {
+		return sessionapi.Status{Removed: true}, nil
 	}
 	st := sessionapi.Status{Running: box.podd != nil, Incarnation: box.incarnation}
 	if st.Running {
@@ -146,16 +155,44 @@ func (rt *fakeRuntime) Delete(_ context.Context, id session.ID) error {
 	return nil
 }
 
-func (rt *fakeRuntime) List(context.Context, string) iter.Seq2[session.ID, error] {
+func (rt *fakeRuntime) List(_ context.Context, deployment string) iter.Seq2[session.ID, error] {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	var ids []session.ID
+	for id, box := range rt.boxes {
+		if box.deployment == deployment {
+			ids = append(ids, id)
+		}
+	}
 	return func(yield func(session.ID, error) bool) {
-		rt.mu.Lock()
-		defer rt.mu.Unlock()
-		for id := range rt.boxes {
+		for _, id := range ids {
 			if !yield(id, nil) {
 				return
 			}
 		}
 	}
+}
+
+func (rt *fakeRuntime) SocketDir() string { return rt.dir }
+
+// Watch implements sessionapi.Watcher.
+func (rt *fakeRuntime) Watch(ctx context.Context, changed func(session.ID)) {
+	for {
+		select {
+		case id := <-rt.news:
+			changed(id)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// remove takes away what runs a sandbox and keeps its files.
+func (rt *fakeRuntime) remove(id session.ID) {
+	rt.kill(id)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.boxes[id].removed = true
 }
 
 // kill ends a sandbox's processes behind the API's back.

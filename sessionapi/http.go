@@ -162,7 +162,13 @@ func (a *api) ready(w http.ResponseWriter, r *http.Request) error {
 	if err := a.Ready(r.Context()); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	return writeJSON(w, http.StatusOK, readyView{Status: "ready", Warnings: a.Warnings(r.Context())})
+}
+
+// readyView is the answer of a server that can work.
+type readyView struct {
+	Status   string   `json:"status"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) error {

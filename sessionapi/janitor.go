@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ func (s *Service) sweepLoop() {
 	defer tick.Stop()
 	ok := true
 	var audited time.Time
+	orphans := map[session.ID]bool{}
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -37,7 +39,7 @@ func (s *Service) sweepLoop() {
 		}
 		leads, err := s.sweep(me)
 		if leads && err == nil && time.Since(audited) >= s.opts.AuditInterval {
-			err = s.audit(s.ctx)
+			err = s.audit(s.ctx, orphans)
 			audited = time.Now()
 		}
 		switch {
@@ -90,9 +92,53 @@ func eachOf(ids []session.ID, f func(session.ID)) {
 	}
 }
 
-// audit goes through all sandboxes: it notices those that ended by themselves,
-// and mends the lists.
-func (s *Service) audit(ctx context.Context) error {
+// audit goes through all sandboxes, those that have a record and those that the
+// runtime has. Suspects are the orphans that the last audit saw.
+func (s *Service) audit(ctx context.Context, suspects map[session.ID]bool) error {
+	if err := s.auditRecords(ctx); err != nil {
+		return err
+	}
+	return s.auditRuntime(ctx, suspects)
+}
+
+// auditRuntime deletes what the runtime has of sandboxes without a record: a
+// Redis that failed over may have forgotten the latest ones. A record comes
+// before anything else of its sandbox and a tombstone after, so an orphan is one
+// for good; two audits have to say so all the same, since files go with it.
+func (s *Service) auditRuntime(ctx context.Context, suspects map[session.ID]bool) error {
+	deployment, err := s.deploymentName(ctx)
+	if err != nil {
+		return err
+	}
+	seen := map[session.ID]bool{}
+	for id, err := range s.runtime.List(ctx, deployment) {
+		if err != nil {
+			return err
+		}
+		if _, err := s.store.Get(ctx, id); apierror.KindOf(err) == apierror.NotFound {
+			seen[id] = true
+		} else if err != nil {
+			return err
+		}
+	}
+	for id := range seen {
+		if !suspects[id] {
+			continue
+		}
+		s.log.Warn("deleting a sandbox that has no record", zap.String("sandbox", string(id)))
+		if err := s.runtime.Delete(ctx, id); err != nil {
+			s.log.Warn("orphan not deleted, the next audit will", zap.String("sandbox", string(id)), zap.Error(err))
+			continue
+		}
+		delete(seen, id)
+	}
+	clear(suspects)
+	maps.Copy(suspects, seen)
+	return nil
+}
+
+// auditRecords notices sandboxes that ended by themselves, and mends the lists.
+func (s *Service) auditRecords(ctx context.Context) error {
 	var at Position
 	for {
 		places, err := s.store.List(ctx, at, listBatch)

@@ -107,14 +107,14 @@ func (s *Service) Resume(ctx context.Context, rec *session.Record, timeout time.
 	if rec.State == session.Running && s.reallyRuns(ctx, rec) {
 		return nil, stateError(rec, "the sandbox is running already")
 	}
-	return s.resume(ctx, rec.ID, timeout, autoPause)
+	return s.resume(ctx, rec.ID, resumption{timeout: timeout, autoPause: autoPause, failed: true})
 }
 
 // Connect resumes the sandbox when it is paused, and makes sure that it does
 // not end before timeout. It reports whether it had to resume.
 func (s *Service) Connect(ctx context.Context, rec *session.Record, timeout time.Duration) (*session.Record, bool, error) {
 	if rec.State != session.Running || !s.reallyRuns(ctx, rec) {
-		rec, err := s.resume(ctx, rec.ID, timeout, nil)
+		rec, err := s.resume(ctx, rec.ID, resumption{timeout: timeout, failed: true})
 		return rec, true, err
 	}
 	if timeout == 0 {
@@ -127,13 +127,26 @@ func (s *Service) Connect(ctx context.Context, rec *session.Record, timeout time
 	return rec, false, err
 }
 
-func (s *Service) resume(ctx context.Context, id session.ID, timeout time.Duration, autoPause *bool) (*session.Record, error) {
+// resumption says how a sandbox is resumed.
+type resumption struct {
+	timeout   time.Duration // the last one again when zero
+	autoPause *bool         // as before when nil
+	// failed resumes a failed sandbox too, of which more than its processes may
+	// be gone. Only those who ask for the resume itself want that.
+	failed bool
+}
+
+func (s *Service) resume(ctx context.Context, id session.ID, how resumption) (*session.Record, error) {
 	return s.drive(ctx, id, func(rec *session.Record) (bool, error) {
 		switch rec.State {
 		case session.Running:
 			return true, nil
 		case session.Paused:
 			return false, nil
+		case session.Failed:
+			if how.failed {
+				return false, nil
+			}
 		}
 		return false, stateError(rec, "the sandbox cannot be resumed")
 	}, func(ctx context.Context, h *held, _ *session.Record) error {
@@ -141,11 +154,11 @@ func (s *Service) resume(ctx context.Context, id session.ID, timeout time.Durati
 			r.State = session.Resuming
 			r.Incarnation++
 			r.MasterKey, r.TunnelKey = s.keys.Master.Signing().ID, s.keys.Tunnel.Signing().ID
-			if timeout > 0 {
-				r.TimeoutSeconds = int64(timeout / time.Second)
+			if how.timeout > 0 {
+				r.TimeoutSeconds = int64(how.timeout / time.Second)
 			}
-			if autoPause != nil {
-				r.AutoPause = *autoPause
+			if how.autoPause != nil {
+				r.AutoPause = *how.autoPause
 			}
 		})
 		if err != nil {
@@ -169,39 +182,6 @@ func (s *Service) deleteIf(ctx context.Context, id session.ID, cond func(*sessio
 	}, func(ctx context.Context, h *held, rec *session.Record) error {
 		return h.erase(ctx, rec)
 	})
-}
-
-// reallyRuns checks whether the incarnation of a running sandbox still runs, and
-// corrects the record of one whose processes ended by themselves.
-func (s *Service) reallyRuns(ctx context.Context, rec *session.Record) bool {
-	dead := func(st Status, err error, r *session.Record) bool {
-		return apierror.KindOf(err) == apierror.NotFound || err == nil && (!st.Running || st.Incarnation != r.Incarnation)
-	}
-	if s.ours(rec) != nil {
-		return true // another runtime's: not ours to judge
-	}
-	if st, err := s.runtime.Inspect(ctx, rec.ID); !dead(st, err, rec) {
-		return true
-	}
-	now, err := s.drive(ctx, rec.ID, func(r *session.Record) (bool, error) {
-		return r.State != session.Running || r.Incarnation != rec.Incarnation, nil
-	}, func(ctx context.Context, h *held, r *session.Record) error {
-		st, err := h.inspect(ctx, r)
-		switch {
-		case !dead(st, err, r):
-			// It came up between the two looks; the next call finds it.
-			return stateError(r, "the sandbox's processes are changing")
-		case err != nil:
-			return h.fail(ctx, r)
-		}
-		s.log.Warn("sandbox ended by itself", zap.String("sandbox", string(r.ID)))
-		if err := s.runtime.Stop(ctx, r.ID); err != nil {
-			return runtimeUnavailable(err)
-		}
-		_, err = h.finish(ctx, pausedNow)
-		return err
-	})
-	return err != nil || now.State == session.Running && now.Incarnation == rec.Incarnation
 }
 
 // ours refuses a sandbox that another runtime holds.

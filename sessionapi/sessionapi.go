@@ -9,7 +9,8 @@
 //	    │                        ▼                       └► paused (undone)
 //	    └──────────────────► deleting ──► deleted (a tombstone that expires)
 //
-// failed is where a sandbox ends that the runtime lost; it can be deleted only.
+// failed is where a sandbox ends that the runtime lost. It can be deleted and,
+// when its files are there still, resumed.
 // The holder of the lease writes the passing state, does the work, and writes
 // the result together with the lease's release. A replica that dies leaves a
 // passing state and a lease that expires: whoever comes next, a caller or the
@@ -125,10 +126,11 @@ type Service struct {
 	ctx context.Context // the Service's own lifetime
 	end context.CancelCauseFunc
 
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	tasks  sync.WaitGroup
-	shares map[string]*shared
+	mu         sync.Mutex // guards the fields below
+	closed     bool
+	tasks      sync.WaitGroup
+	shares     map[string]*shared
+	deployment string // empty until the store was asked
 }
 
 var errClosed = &apierror.Error{
@@ -160,6 +162,9 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.spawn(func() { s.store.Watch(s.ctx, s.changes.notify) })
 	s.spawn(s.sweepLoop)
+	if w, ok := rt.(Watcher); ok {
+		s.spawn(func() { s.watchRuntime(w) })
+	}
 	return s, nil
 }
 
@@ -197,6 +202,14 @@ func (s *Service) Ready(ctx context.Context) error {
 		if err := c.Check(ctx); err != nil {
 			return runtimeUnavailable(err)
 		}
+	}
+	return nil
+}
+
+// Warnings gives what an operator should know although everything works.
+func (s *Service) Warnings(ctx context.Context) []string {
+	if w, ok := s.runtime.(Warner); ok {
+		return w.Warnings(ctx)
 	}
 	return nil
 }

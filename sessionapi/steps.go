@@ -27,6 +27,22 @@ const (
 	minTombstone = time.Minute
 )
 
+// settled is settle for a caller who wants something else of the sandbox. What
+// went wrong with another's work is no matter to it if that came to an end.
+func (h *held) settled(ctx context.Context, rec *session.Record) error {
+	err := h.settle(ctx, rec)
+	if err == nil {
+		return nil
+	}
+	now, gerr := h.s.store.Get(ctx, rec.ID)
+	if gerr != nil || now.Record.State.Transient() {
+		return err
+	}
+	h.s.log.Warn("a sandbox's change of state was undone", zap.String("sandbox", string(rec.ID)),
+		zap.String("state", string(now.Record.State)), zap.Error(err))
+	return nil
+}
+
 // settle finishes or undoes what a dead holder of the lease left, going by what
 // the runtime really has. As every step that comes to an end, it gives the
 // lease back with its last write.
@@ -87,6 +103,9 @@ func (s *Service) startRuntime(ctx context.Context, rec *session.Record) (Handle
 	}
 	spec := Spec{ID: rec.ID, Incarnation: rec.Incarnation, Template: tmpl}
 	var err error
+	if spec.Deployment, err = s.deploymentName(ctx); err != nil {
+		return Handle{}, err
+	}
 	if spec.FullToken, err = s.token(rec, poddapi.Full); err != nil {
 		return Handle{}, err
 	}
@@ -100,13 +119,34 @@ func (s *Service) startRuntime(ctx context.Context, rec *session.Record) (Handle
 	return h, nil
 }
 
+// deploymentName asks the store once.
+func (s *Service) deploymentName(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	name := s.deployment
+	s.mu.Unlock()
+	if name != "" {
+		return name, nil
+	}
+	name, err := s.store.Deployment(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deployment = name
+	return name, nil
+}
+
 // restart takes a resuming sandbox to running, or back to paused.
 func (h *held) restart(ctx context.Context, rec *session.Record) error {
 	if _, err := h.inspect(ctx, rec); err != nil {
 		if apierror.KindOf(err) != apierror.NotFound {
 			return h.park(rec, err)
 		}
-		return h.fail(ctx, rec)
+		if err := h.fail(ctx, rec, reasonLost); err != nil {
+			return err
+		}
+		return apierror.New(apierror.Conflict, "sandbox_state", "the sandbox cannot be resumed: %s", reasonLost)
 	}
 	if _, err := h.start(ctx, rec); err != nil {
 		return h.park(rec, err)
@@ -131,7 +171,7 @@ func (h *held) park(rec *session.Record, cause error) error {
 	return cause
 }
 
-func pausedNow(r *session.Record) { r.State, r.Endpoint = session.Paused, "" }
+func pausedNow(r *session.Record) { r.State, r.Endpoint, r.Reason = session.Paused, "", "" }
 
 // stop takes a pausing sandbox to paused.
 func (h *held) stop(ctx context.Context, rec *session.Record) error {
@@ -142,7 +182,7 @@ func (h *held) stop(ctx context.Context, rec *session.Record) error {
 	st, err := h.inspect(ctx, rec)
 	switch {
 	case apierror.KindOf(err) == apierror.NotFound:
-		return h.fail(ctx, rec)
+		return h.fail(ctx, rec, reasonLost)
 	case err != nil:
 		return runtimeUnavailable(err)
 	}
@@ -209,14 +249,19 @@ func (s *Service) tombstoneLife(rec *session.Record) time.Duration {
 	return max(minTombstone, time.Until(rec.TokensUntil)+paneltoken.Leeway)
 }
 
-// fail notes that the runtime has nothing of a sandbox that should be there.
-func (h *held) fail(ctx context.Context, rec *session.Record) error {
+// Why sandboxes fail.
+const (
+	reasonLost    = "the runtime has lost the sandbox and its files"
+	reasonRemoved = "what ran the sandbox was removed from outside; its files are there and it can be resumed"
+)
+
+// fail notes that the runtime does not have what should be there.
+func (h *held) fail(ctx context.Context, rec *session.Record, reason string) error {
 	_, err := h.finish(ctx, func(r *session.Record) {
-		r.State, r.Endpoint = session.Failed, ""
-		r.Reason = "the runtime has lost the sandbox and its files"
+		r.State, r.Endpoint, r.Reason = session.Failed, "", reason
 	})
 	if err == nil {
-		h.s.log.Error("sandbox lost", zap.String("sandbox", string(rec.ID)))
+		h.s.log.Error("sandbox failed", zap.String("sandbox", string(rec.ID)), zap.String("reason", reason))
 	}
 	return err
 }

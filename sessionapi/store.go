@@ -60,6 +60,8 @@ type Store interface {
 	// Touched gives the time of the last Touch, zero when there is none.
 	Touched(ctx context.Context, id session.ID) (time.Time, error)
 
+	// Deployment names this store for ever. It is a word of [a-z0-9].
+	Deployment(ctx context.Context) (string, error)
 	// Lead makes holder the one that does the janitor's work for ttl, unless
 	// another is.
 	Lead(ctx context.Context, holder string, ttl time.Duration) (bool, error)

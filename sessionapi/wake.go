@@ -53,7 +53,7 @@ func (s *Service) Wake(ctx context.Context, id session.ID, token string) (bool, 
 var errInProgress = errors.New("the wake goes on")
 
 func (s *Service) wake(ctx context.Context, id session.ID, desktop bool) error {
-	rec, err := s.resume(ctx, id, 0, nil)
+	rec, err := s.resume(ctx, id, resumption{})
 	if err != nil {
 		return err
 	}

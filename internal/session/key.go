@@ -17,7 +17,8 @@ package session
 //	                         next, EndAt at the latest, unix milliseconds
 //
 // cubepod:janitor is held, with a TTL, by the replica that does the janitor's
-// work.
+// work. cubepod:deployment is a random word that tells the objects of this
+// Redis' sandboxes from those of another on the same host.
 //
 // ChangedChannel carries the id of each record that was written, after the
 // write.

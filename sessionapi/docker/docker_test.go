@@ -1,10 +1,12 @@
 package docker_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -18,7 +20,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	dir, err := os.MkdirTemp("", "guest")
+	if err != nil {
+		panic(err)
+	}
+	builds.dir = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
 // network is one for tests, so that they do not meet with sandboxes that run
@@ -32,15 +42,29 @@ func guestDir(t *testing.T) string {
 	if dir := os.Getenv("CUBEPOD_TEST_GUEST_DIR"); dir != "" {
 		return dir
 	}
-	dir := t.TempDir()
+	builds.Do(func() { builds.err = build(builds.dir) })
+	if builds.err != nil {
+		testutil.Skip(t, builds.err.Error())
+	}
+	return builds.dir
+}
+
+// builds are the guest's programs, built once.
+var builds struct {
+	sync.Once
+	dir string
+	err error
+}
+
+func build(dir string) error {
 	for name, pkg := range map[string]string{"podd": "../../podd", "podd-init": "../../podd/init"} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "guest", name), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			testutil.Skip(t, name+" cannot be built here: "+string(out))
+			return fmt.Errorf("%s cannot be built here: %s", name, out)
 		}
 	}
-	return dir
+	return nil
 }
 
 // newRuntime gives a Runtime, or skips t where there is no engine.

@@ -138,7 +138,7 @@ func (f Firewall) dropLast(ctx context.Context, tool string, jump []string) erro
 	return nil
 }
 
-// Remove takes the rules away.
+// Remove takes the rules away, but those that another network still needs.
 func (f Firewall) Remove(ctx context.Context) error {
 	return families(func(tool string, v6 bool) error {
 		for _, jump := range f.jumps(v6) {
@@ -149,8 +149,12 @@ func (f Firewall) Remove(ctx context.Context) error {
 			}
 		}
 		for _, chain := range []string{inputChain, forwardChain} {
-			if _, err := iptables(ctx, nil, tool, "-w", "-S", chain); err != nil {
-				continue // not there
+			out, err := iptables(ctx, nil, tool, "-w", "-S")
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(out, "-N "+chain+"\n") || strings.Contains(out, "-j "+chain+"\n") {
+				continue
 			}
 			for _, op := range []string{"-F", "-X"} {
 				if _, err := iptables(ctx, nil, tool, "-w", op, chain); err != nil {

@@ -169,7 +169,7 @@ func (r *Runtime) Inspect(_ context.Context, id session.ID) (sessionapi.Status, 
 }
 
 // List implements sessionapi.Runtime.
-func (r *Runtime) List(ctx context.Context, _ string) iter.Seq2[session.ID, error] {
+func (r *Runtime) List(ctx context.Context, deployment string) iter.Seq2[session.ID, error] {
 	return func(yield func(session.ID, error) bool) {
 		entries, err := os.ReadDir(r.sandboxes())
 		if err != nil {
@@ -181,7 +181,19 @@ func (r *Runtime) List(ctx context.Context, _ string) iter.Seq2[session.ID, erro
 				yield("", context.Cause(ctx))
 				return
 			}
-			if id, ok := session.ParseID(e.Name()); ok && e.IsDir() && !yield(id, nil) {
+			id, ok := session.ParseID(e.Name())
+			if !ok || !e.IsDir() {
+				continue
+			}
+			st, err := r.readState(id)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && st.Deployment != deployment {
+				continue
+			}
+			if err != nil {
+				yield("", fmt.Errorf("list sandboxes: %w", err))
+				return
+			}
+			if !yield(id, nil) {
 				return
 			}
 		}

@@ -109,7 +109,7 @@ func (r *Runtime) launch(ctx context.Context, sup supervision, spec sessionapi.S
 	if err != nil {
 		return err
 	}
-	st := state{Incarnation: spec.Incarnation, Starting: true}
+	st := state{Incarnation: spec.Incarnation, Deployment: spec.Deployment, Starting: true}
 	if err := r.writeState(spec.ID, st); err != nil {
 		return err
 	}

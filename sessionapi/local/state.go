@@ -20,6 +20,7 @@ import (
 // arguments; see Runtime.supervisor.
 type state struct {
 	Incarnation int64    `json:"incarnation"`
+	Deployment  string   `json:"deployment"`
 	Starting    bool     `json:"starting,omitempty"`
 	Supervisor  *procRef `json:"supervisor,omitempty"`
 	// Init is the first bwrap of the chain, once podd has answered.

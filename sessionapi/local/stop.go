@@ -79,7 +79,7 @@ func (r *Runtime) stop(ctx context.Context, id session.ID) error {
 			return err
 		}
 	}
-	return r.writeState(id, state{Incarnation: st.Incarnation})
+	return r.writeState(id, state{Incarnation: st.Incarnation, Deployment: st.Deployment})
 }
 
 // kill ends every process of the sandbox and returns when all are gone. Those

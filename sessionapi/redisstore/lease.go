@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
+	"strings"
 	"time"
 
 	"github.com/cubeplexai/cubepod/internal/session"
@@ -46,6 +47,21 @@ func (s *Store) Release(ctx context.Context, l sessionapi.Lease) error {
 	return s.op(ctx, "release lease", func(ctx context.Context) error {
 		return releaseScript.Run(ctx, s.rdb, []string{session.LeaseKey(l.ID)}, l.Holder, session.ChangedChannel, string(l.ID)).Err()
 	})
+}
+
+// Deployment implements sessionapi.Store.
+func (s *Store) Deployment(ctx context.Context) (string, error) {
+	var name string
+	err := s.op(ctx, "read deployment", func(ctx context.Context) error {
+		fresh := strings.ToLower(rand.Text())
+		if err := s.rdb.SetNX(ctx, deploymentKey, fresh, 0).Err(); err != nil {
+			return err
+		}
+		var err error
+		name, err = s.rdb.Get(ctx, deploymentKey).Result()
+		return err
+	})
+	return name, err
 }
 
 // Lead implements sessionapi.Store.

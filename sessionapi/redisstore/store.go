@@ -23,8 +23,12 @@ import (
 // an answer gets "store_unavailable" in this time.
 const opTimeout = 4 * time.Second
 
-// janitorKey is held by the replica that sweeps.
-const janitorKey = "cubepod:janitor"
+const (
+	// janitorKey is held by the replica that sweeps.
+	janitorKey = "cubepod:janitor"
+	// deploymentKey names the store.
+	deploymentKey = "cubepod:deployment"
+)
 
 var (
 	//go:embed create.lua

@@ -44,25 +44,39 @@ func Incarnation(id session.ID, n int64) sessionapi.Spec {
 
 // Run runs the suite against the Runtime that newRuntime makes, once a test.
 func Run(t *testing.T, newRuntime func(*testing.T) sessionapi.Runtime) {
-	tests := []struct {
-		name string
-		test func(*testing.T, sessionapi.Runtime)
-	}{
-		{"life", testLife},
-		{"unknown sandbox", testUnknown},
+	RunLife(t, newRuntime)
+	runAll(t, newRuntime, []behaviour{
 		{"same incarnation is left alone", testSameIncarnation},
 		{"newer incarnation replaces", testNewerIncarnation},
 		{"stopped incarnation starts again", testRestart},
 		{"stop ends every process", testStopEndsAll},
-		{"start with an ended context", testStartCancelled},
-		{"concurrent starts of one", testConcurrentOne},
-		{"concurrent starts of many", testConcurrentMany},
-		{"tokens", testTokens},
 		{"guest user", testGuestUser},
 		{"root can end what others run", testRootKills},
 		{"loopback is the guest's own", testLoopback},
 		{"files are the sandbox' own", testFilesApart},
-	}
+	})
+}
+
+// RunLife runs the part of the suite that a Runtime in memory can pass too:
+// what starts and stops make of a sandbox as seen from outside.
+func RunLife(t *testing.T, newRuntime func(*testing.T) sessionapi.Runtime) {
+	runAll(t, newRuntime, []behaviour{
+		{"life", testLife},
+		{"unknown sandbox", testUnknown},
+		{"another deployment", testDeployment},
+		{"start with an ended context", testStartCancelled},
+		{"concurrent starts of one", testConcurrentOne},
+		{"concurrent starts of many", testConcurrentMany},
+		{"tokens", testTokens},
+	})
+}
+
+type behaviour struct {
+	name string
+	test func(*testing.T, sessionapi.Runtime)
+}
+
+func runAll(t *testing.T, newRuntime func(*testing.T) sessionapi.Runtime, tests []behaviour) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, newRuntime(t)) })
 	}
@@ -78,6 +92,11 @@ func inspect(t *testing.T, rt sessionapi.Runtime, id session.ID) sessionapi.Stat
 }
 
 func listed(t *testing.T, rt sessionapi.Runtime, id session.ID) bool {
+	t.Helper()
+	return listedIn(t, rt, deployment, id)
+}
+
+func listedIn(t *testing.T, rt sessionapi.Runtime, deployment string, id session.ID) bool {
 	t.Helper()
 	found := false
 	for got, err := range rt.List(t.Context(), deployment) {
@@ -146,6 +165,19 @@ func testUnknown(t *testing.T, rt sessionapi.Runtime) {
 	}
 	if listed(t, rt, id) {
 		t.Error("stopping what is not there has made it")
+	}
+}
+
+func testDeployment(t *testing.T, rt sessionapi.Runtime) {
+	spec := NewSpec()
+	Start(t, rt, spec)
+	for _, state := range []string{"running", "stopped"} {
+		if listedIn(t, rt, "another", spec.ID) {
+			t.Errorf("a %s sandbox is on the list of another deployment", state)
+		}
+		if err := rt.Stop(t.Context(), spec.ID); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

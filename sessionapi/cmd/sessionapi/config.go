@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cubeplexai/cubepod/sessionapi/docker"
 )
 
 // embedded is the value of --redis that starts a server of our own.
@@ -33,6 +35,11 @@ type Config struct {
 	AllowUpstream []netip.Prefix
 	Data          string
 	GuestDir      string
+
+	// Of the docker runtime.
+	Network          string
+	ContainerRuntime string
+	RequireFirewall  bool
 }
 
 func defaultConfig() Config {
@@ -44,6 +51,7 @@ func defaultConfig() Config {
 		ExposeCDP:     true,
 		Desktop:       true,
 		Data:          "./.cubepod",
+		Network:       docker.DefaultNetwork,
 	}
 }
 
@@ -58,7 +66,7 @@ func (c *Config) settings() []setting {
 		{"listen", "CUBEPOD_LISTEN", "`address` of the API", (*text)(&c.Listen)},
 		{"metrics-listen", "CUBEPOD_METRICS_LISTEN", "`address` of /metrics; empty for none", (*text)(&c.MetricsListen)},
 		{"redis", "CUBEPOD_REDIS", "\"embedded\" for a redis-server of its own, or a `URL`: redis://, rediss:// or unix://, with ?addr= repeated (Cluster) or ?master_name= (Sentinel)", (*text)(&c.Redis)},
-		{"runtime", "CUBEPOD_RUNTIME", "`name` of what runs sandboxes: local", (*text)(&c.Runtime)},
+		{"runtime", "CUBEPOD_RUNTIME", "`name` of what runs sandboxes: " + strings.Join(runtimes, " or "), (*text)(&c.Runtime)},
 		{"templates", "CUBEPOD_TEMPLATES", "YAML `file` of templates; the built-in ones, base and desktop, without it", (*text)(&c.Templates)},
 		{"api-keys", "CUBEPOD_API_KEYS", "`file` of API keys, a line each: name sha256:<hex of the key> [admin]", (*text)(&c.APIKeys)},
 		{"master-key", "CUBEPOD_MASTER_KEY_FILE", "`file` of keys for podd's full tokens, a line each: kid base64:<at least 32 bytes>", (*text)(&c.MasterKey)},
@@ -69,7 +77,10 @@ func (c *Config) settings() []setting {
 		{"desktop", "CUBEPOD_DESKTOP", "whether desktops may be started", (*boolean)(&c.Desktop)},
 		{"allow-upstream", "CUBEPOD_ALLOW_UPSTREAM", "`prefixes`, separated by commas, that a port's own address may be in; none by default", (*prefixes)(&c.AllowUpstream)},
 		{"data", "CUBEPOD_DATA", "`directory` of the local runtime and of the embedded Redis", (*text)(&c.Data)},
-		{"guest-dir", "CUBEPOD_GUEST_DIR", "`directory` that holds guest/ and desktop/ for the local runtime; the program's own by default", (*text)(&c.GuestDir)},
+		{"guest-dir", "CUBEPOD_GUEST_DIR", "`directory` that holds guest/ and, for the local runtime, desktop/; the program's own by default", (*text)(&c.GuestDir)},
+		{"network", "CUBEPOD_NETWORK", "`name` of the docker runtime's network", (*text)(&c.Network)},
+		{"container-runtime", "CUBEPOD_CONTAINER_RUNTIME", "`name` of what the docker runtime lets run containers, such as runsc or kata; the engine's default without it", (*text)(&c.ContainerRuntime)},
+		{"require-firewall", "CUBEPOD_REQUIRE_FIREWALL", "whether the docker runtime refuses to start sandboxes without the rules of \"cubepod-sessionapi firewall\"", (*boolean)(&c.RequireFirewall)},
 	}
 }
 
@@ -105,7 +116,7 @@ func parseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 }
 
 func writeHelp(out io.Writer, fs *flag.FlagSet, settings []setting) {
-	fmt.Fprint(out, "Usage: cubepod-sessionapi [flags]\n\nThe session API of CubePod. A flag wins over its environment variable.\n\n")
+	fmt.Fprint(out, "Usage: cubepod-sessionapi [flags]\n       cubepod-sessionapi firewall [flags]\n\nThe session API of CubePod; \"firewall\" sets the rules that the docker runtime needs on its host. A flag wins over its environment variable.\n\n")
 	for _, s := range settings {
 		f := fs.Lookup(s.name)
 		arg, usage := flag.UnquoteUsage(f)
@@ -118,8 +129,8 @@ func writeHelp(out io.Writer, fs *flag.FlagSet, settings []setting) {
 
 // Validate finds settings that cannot be, or cannot be together.
 func (c *Config) Validate() error {
-	if c.Runtime != "local" {
-		return fmt.Errorf("--runtime: %q is not a runtime of this program; it has: local", c.Runtime)
+	if !slices.Contains(runtimes, c.Runtime) {
+		return fmt.Errorf("--runtime: %q is not a runtime of this program; it has: %s", c.Runtime, strings.Join(runtimes, ", "))
 	}
 	if c.Data == "" {
 		return errors.New("--data: a directory is needed")

@@ -19,6 +19,15 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "firewall" {
+		switch err := firewall(context.Background(), os.Args[2:], os.Getenv, os.Stdout); {
+		case err == nil, errors.Is(err, flag.ErrHelp):
+		default:
+			fmt.Fprintf(os.Stderr, "cubepod-sessionapi firewall: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
 	cfg, err := parseConfig(os.Args[1:], os.Getenv, os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return

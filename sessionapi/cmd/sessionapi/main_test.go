@@ -73,6 +73,7 @@ func TestHelp(t *testing.T) {
 		"--master-key", "CUBEPOD_MASTER_KEY_FILE", "--tunnel-key", "CUBEPOD_TUNNEL_KEY_FILE", "--panel-keys", "CUBEPOD_PANEL_KEYS",
 		"--panel-base-url", "CUBEPOD_PANEL_BASE_URL", "--expose-cdp", "--desktop", "--allow-upstream", "CUBEPOD_ALLOW_UPSTREAM",
 		"--data", "CUBEPOD_DATA", `"./.cubepod"`, "--guest-dir",
+		"--container-runtime", "CUBEPOD_CONTAINER_RUNTIME", "--require-firewall", "CUBEPOD_REQUIRE_FIREWALL", "firewall",
 	} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("--help does not say %s", want)
@@ -90,6 +91,7 @@ func TestBadSettings(t *testing.T) {
 		{"unknown flag", nil, []string{"--bogus"}, "bogus"},
 		{"argument", nil, []string{"serve"}, `"serve"`},
 		{"runtime", nil, []string{"--runtime", "xen"}, "--runtime"},
+		{"requirement", nil, []string{"--require-firewall=perhaps"}, "require-firewall"},
 		{"bool", nil, []string{"--desktop=maybe"}, "desktop"},
 		{"bool in the environment", []string{"CUBEPOD_EXPOSE_CDP=maybe"}, nil, "CUBEPOD_EXPOSE_CDP"},
 		{"prefix", nil, []string{"--allow-upstream", "10.0.0.1"}, "10.0.0.1"},

@@ -20,7 +20,6 @@ import (
 	"github.com/cubeplexai/cubepod/internal/redisurl"
 	"github.com/cubeplexai/cubepod/sessionapi"
 	"github.com/cubeplexai/cubepod/sessionapi/console"
-	"github.com/cubeplexai/cubepod/sessionapi/local"
 	"github.com/cubeplexai/cubepod/sessionapi/redisstore"
 )
 
@@ -42,7 +41,7 @@ type program struct {
 	secrets  secrets
 	listener net.Listener
 	metrics  net.Listener // nil when there is none
-	runtime  *local.Runtime
+	runtime  runtime
 	redis    *embeddedRedis // nil unless embedded
 	store    *redisstore.Store
 	service  *sessionapi.Service
@@ -80,7 +79,7 @@ func (p *program) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if p.runtime, err = local.New(local.Options{Data: cfg.Data, GuestDir: cfg.GuestDir, Log: p.log.Named("local")}); err != nil {
+	if p.runtime, err = newRuntime(cfg, p.log); err != nil {
 		return err
 	}
 	url := cfg.Redis
@@ -106,7 +105,7 @@ func (p *program) openService() (err error) {
 		HideCDP:       !cfg.ExposeCDP,
 		NoDesktop:     !cfg.Desktop,
 		AllowUpstream: cfg.AllowUpstream,
-		SocketDir:     p.runtime.SocketDir(),
+		SocketDir:     filepath.Join(cfg.Data, "sockets"), // the local runtime's
 		Logger:        p.log,
 		Metrics:       sessionapi.NewMetrics(p.registry),
 	}
@@ -198,6 +197,9 @@ func (p *program) announce(ctx context.Context) {
 		err := p.service.Ready(ctx)
 		if err == nil {
 			p.log.Info("session API ready")
+			for _, warning := range p.service.Warnings(ctx) {
+				p.log.Warn(warning)
+			}
 			return
 		}
 		if ctx.Err() != nil {

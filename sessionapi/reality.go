@@ -1,0 +1,106 @@
+package sessionapi
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/session"
+)
+
+// reallyRuns checks whether the incarnation of a running sandbox still runs,
+// and corrects the record of one whose processes ended by themselves, that was
+// removed, or that is somewhere else now.
+func (s *Service) reallyRuns(ctx context.Context, rec *session.Record) bool {
+	if s.ours(rec) != nil {
+		return true // another runtime's: not ours to judge
+	}
+	st, err := s.runtime.Inspect(ctx, rec.ID)
+	if !dead(st, err, rec) {
+		if err == nil && st.Handle != (Handle{Endpoint: rec.Endpoint, Ref: rec.Ref}) {
+			s.moved(ctx, rec, st.Handle)
+		}
+		return true
+	}
+	now, err := s.drive(ctx, rec.ID, func(r *session.Record) (bool, error) {
+		return r.State != session.Running || r.Incarnation != rec.Incarnation, nil
+	}, func(ctx context.Context, h *held, r *session.Record) error {
+		st, err := h.inspect(ctx, r)
+		switch {
+		case !dead(st, err, r):
+			// It came up between the two looks; the next call finds it.
+			return stateError(r, "the sandbox's processes are changing")
+		case err != nil:
+			return h.fail(ctx, r, reasonLost)
+		case st.Removed:
+			return h.fail(ctx, r, reasonRemoved)
+		}
+		s.log.Warn("sandbox ended by itself", zap.String("sandbox", string(r.ID)))
+		if err := s.runtime.Stop(ctx, r.ID); err != nil {
+			return runtimeUnavailable(err)
+		}
+		_, err = h.finish(ctx, pausedNow)
+		return err
+	})
+	return err != nil || now.State == session.Running && now.Incarnation == rec.Incarnation
+}
+
+// dead reports whether what the runtime says of a sandbox is that it does not
+// run as in rec. A runtime that does not answer says nothing.
+func dead(st Status, err error, rec *session.Record) bool {
+	if err != nil {
+		return apierror.KindOf(err) == apierror.NotFound
+	}
+	return !st.Running || st.Incarnation != rec.Incarnation
+}
+
+// moved notes where a running sandbox is now. A container's address can change
+// when its engine restarts.
+func (s *Service) moved(ctx context.Context, rec *session.Record, to Handle) {
+	_, err := s.edit(ctx, rec.ID, func(r *session.Record) error {
+		if r.State == session.Running && r.Incarnation == rec.Incarnation {
+			r.Endpoint, r.Ref = to.Endpoint, to.Ref
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("the sandbox's new place is not noted", zap.String("sandbox", string(rec.ID)), zap.Error(err))
+	}
+}
+
+// watchRuntime looks at sandboxes that the runtime says something about.
+func (s *Service) watchRuntime(w Watcher) {
+	slots := make(chan struct{}, sweepWorkers)
+	w.Watch(s.ctx, func(id session.ID) {
+		select { // holds up the runtime's news when there is too much of it
+		case slots <- struct{}{}:
+		case <-s.ctx.Done():
+			return
+		}
+		s.spawn(func() {
+			defer func() { <-slots }()
+			err := s.noticed(id)
+			if err != nil && s.ctx.Err() == nil {
+				s.log.Warn("sandbox not looked at after its runtime's news", zap.String("sandbox", string(id)), zap.Error(err))
+			}
+		})
+	})
+}
+
+func (s *Service) noticed(id session.ID) error {
+	if id == "" {
+		return s.auditRecords(s.ctx)
+	}
+	e, err := s.store.Get(s.ctx, id)
+	if err != nil {
+		if apierror.KindOf(err) == apierror.NotFound {
+			return nil // another deployment's, or an orphan: the audit sees to it
+		}
+		return err
+	}
+	if e.Record.State == session.Running {
+		s.reallyRuns(s.ctx, e.Record)
+	}
+	return nil
+}
