@@ -16,6 +16,10 @@ check: fmt vet lint test
 build:
 	@deploy/build.sh
 
+# Container images with Docker, cubepod/<name>:$(TAG), "dev" without a TAG.
+images: build
+	@images/build.sh
+
 run:
 	@exec deploy/dev/run.sh $(ARGS)
 
