@@ -90,7 +90,7 @@ func (b *browser) launch(ctx context.Context) (*daemon.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := component{name: chromium, log: "chromium", ready: b.shows}
+	c := component{name: chromium, log: "chromium", port: cdpPort, ready: b.shows}
 	c.prepare = func() (daemon.Spec, error) {
 		return daemon.Spec{Args: append([]string{b.program}, chrome.Flags(options)...)}, nil
 	}

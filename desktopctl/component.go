@@ -43,6 +43,7 @@ const (
 type component struct {
 	name string
 	log  string
+	port int // where it is to listen, or 0
 	// prepare removes what an earlier run left behind and says how to run
 	// the daemon. No earlier run is alive.
 	prepare func() (daemon.Spec, error)
@@ -55,13 +56,13 @@ type component struct {
 func (s *Stack) component(name string) component {
 	switch name {
 	case wm:
-		return component{wm, "openbox", s.prepareWM, s.wmReady}
+		return component{name: wm, log: "openbox", prepare: s.prepareWM, ready: s.wmReady}
 	case vnc:
-		return component{vnc, "vnc", s.prepareVNC, s.vncReady}
+		return component{name: vnc, log: "vnc", prepare: s.prepareVNC, ready: s.vncReady}
 	case websockify:
-		return component{websockify, "websockify", s.prepareOwn(websockify, "viewer"), httpReady(viewerPort)}
+		return s.ownComponent(websockify, "viewer", viewerPort)
 	case ttyd:
-		return component{ttyd, "ttyd", s.prepareOwn(ttyd, "terminal"), httpReady(terminalPort)}
+		return s.ownComponent(ttyd, "terminal", terminalPort)
 	}
 	panic("no component " + name)
 }
@@ -122,6 +123,11 @@ func (s *Stack) launch(ctx context.Context, c component) (*daemon.Process, error
 
 // spawn starts c without waiting for it.
 func (s *Stack) spawn(c component) (*daemon.Process, error) {
+	if c.port != 0 {
+		if err := portFree(c.port); err != nil {
+			return nil, s.launchError(c, err)
+		}
+	}
 	spec, err := c.prepare()
 	if err != nil {
 		return nil, err
@@ -146,12 +152,13 @@ func (s *Stack) launchError(c component, err error) error {
 	if e, ok := errors.AsType[*apierror.Error](err); ok {
 		return e
 	}
+	if e, ok := errors.AsType[*daemon.ListenerError](err); ok {
+		return apierror.Wrap(err, apierror.Conflict, "port_in_use", "%s needs port %d, but %v", c.name, e.Addr.Port(), e)
+	}
 	logPath := s.dir.LogPath(c.log)
 	switch {
 	case errors.Is(err, daemon.ErrExited):
 		return apierror.Wrap(err, apierror.Internal, c.name+"_exited", "%s ended at once; its log %s ends: %s", c.name, logPath, lastLine(logPath))
-	case errors.Is(err, daemon.ErrForeignListener):
-		return apierror.Wrap(err, apierror.Conflict, "port_in_use", "another program listens on the port of %s", c.name)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierror.Wrap(err, apierror.Timeout, c.name+"_timeout", "%s does not answer; see %s", c.name, logPath)
 	}
@@ -183,15 +190,8 @@ func listens(p *daemon.Process, port int) error {
 	return err
 }
 
-// httpReady is ready when the daemon itself serves its page.
-func httpReady(port int) func(context.Context, *daemon.Process) error {
-	return func(ctx context.Context, p *daemon.Process) error {
-		if err := httpAnswers(ctx, "http://"+loopbackAddr(port).String()+"/"); err != nil {
-			return err
-		}
-		return listens(p, port)
-	}
-}
+// portFree returns nil when nobody listens on the port.
+func portFree(port int) error { return daemon.Vacant(loopbackAddr(port)) }
 
 // plainClient knows no proxy: it talks to this machine only.
 var plainClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -216,9 +216,10 @@ func httpAnswers(ctx context.Context, url string) error {
 	return nil
 }
 
-// prepareOwn runs a sub-command of this program.
-func (s *Stack) prepareOwn(name, command string) func() (daemon.Spec, error) {
-	return func() (daemon.Spec, error) {
+// ownComponent is a sub-command of this program that serves a page.
+func (s *Stack) ownComponent(name, command string, port int) component {
+	c := component{name: name, log: name, port: port}
+	c.prepare = func() (daemon.Spec, error) {
 		self, err := os.Executable()
 		if err != nil {
 			return daemon.Spec{}, err
@@ -229,4 +230,14 @@ func (s *Stack) prepareOwn(name, command string) func() (daemon.Spec, error) {
 		}
 		return daemon.Spec{Args: []string{self, command}, Env: s.cfg.export()}, nil
 	}
+	c.ready = func(ctx context.Context, p *daemon.Process) error {
+		if err := httpAnswers(ctx, pageURL(port)); err != nil {
+			return err
+		}
+		return listens(p, port)
+	}
+	return c
 }
+
+// pageURL is the address of the page at a port of the guest's.
+func pageURL(port int) string { return "http://" + loopbackAddr(port).String() + "/" }

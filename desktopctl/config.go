@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,13 +33,14 @@ const (
 	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// Config is what can be set, all by environment: a program that runs the ctl
-// in a guest controls that, and people have no reason to.
+// Config is what can be set, by environment or by a file in the image: an
+// environment is lost on the way through sudo, podd and the like.
 type Config struct {
-	RunDir     string // lock, pid files, logs, VNC socket
-	ProfileDir string // the browser's user data directory
-	Chromium   string // the browser's program; empty means look for one
-	WebDir     string // the viewer's and the terminal's pages
+	RunDir     string     // lock, pid files, logs, sockets
+	ProfileDir string     // the browser's user data directory
+	Resolution Resolution // of a screen that was not told another
+	Chromium   string     // the browser's program; empty means look for one
+	WebDir     string     // the viewer's and the terminal's pages
 
 	Locale []string // LANG and the like, as VAR=value
 	Log    io.Writer
@@ -51,6 +55,7 @@ func settings() []setting {
 	return []setting{
 		{"CUBEPOD_RUN_DIR", "/run/cubepod/desktop", "lock, pid files and logs"},
 		{"CUBEPOD_PROFILE_DIR", guestHome + "/.config/chromium", "the browser's profile"},
+		{"CUBEPOD_RESOLUTION", "1280x800x24", "the screen's first size"},
 		{"CUBEPOD_CHROMIUM", "", "the browser's program; looked for when empty"},
 		{"CUBEPOD_WEB_DIR", "", "pages of viewer and terminal; the folder web beside this program when empty"},
 	}
@@ -66,10 +71,45 @@ func printUsage(w io.Writer) {
 		fmt.Fprintf(w, "  %-20s %s\n  %-20s default %q\n", s.name, s.help, "", s.value)
 	}
 	fmt.Fprintf(w, "  %-20s handed on to the desktop\n", strings.Join(localeVariables, ", "))
+	fmt.Fprintf(w, "\nThe file %s may hold the same, a line each: NAME=value.\n", settingsFile)
+}
+
+// settingsFile holds settings of an image. The environment wins.
+const settingsFile = "/etc/cubepod/desktop.conf"
+
+// readSettings reads a file of lines NAME=value; '#' starts a line that is for
+// people. No file is no settings.
+func readSettings(path string) (map[string]string, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string)
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return nil, apierror.New(apierror.Invalid, "invalid_settings", "%s, line %d: want NAME=value", path, n)
+		}
+		values[name] = strings.Trim(value, `"'`)
+	}
+	return values, nil
 }
 
 // loadConfig reads the settings.
-func loadConfig(getenv func(string) string, log io.Writer) (Config, error) {
+func loadConfig(environment func(string) string, file string, log io.Writer) (Config, error) {
+	set, err := readSettings(file)
+	if err != nil {
+		return Config{}, err
+	}
+	getenv := func(name string) string { return cmp.Or(environment(name), set[name]) }
 	value := make(map[string]string)
 	for _, s := range settings() {
 		value[s.name] = getenv(s.name)
@@ -77,9 +117,14 @@ func loadConfig(getenv func(string) string, log io.Writer) (Config, error) {
 			value[s.name] = s.value
 		}
 	}
+	resolution, err := ParseResolution(value["CUBEPOD_RESOLUTION"])
+	if err != nil {
+		return Config{}, err
+	}
 	cfg := Config{
 		RunDir:     value["CUBEPOD_RUN_DIR"],
 		ProfileDir: value["CUBEPOD_PROFILE_DIR"],
+		Resolution: resolution,
 		Chromium:   value["CUBEPOD_CHROMIUM"],
 		WebDir:     value["CUBEPOD_WEB_DIR"],
 		Log:        log,
@@ -118,9 +163,8 @@ type Resolution struct{ Width, Height int }
 
 // Bounds of a resolution.
 var (
-	defaultResolution = Resolution{1280, 800}
-	minResolution     = Resolution{320, 200}
-	maxResolution     = Resolution{3840, 2160}
+	minResolution = Resolution{320, 200}
+	maxResolution = Resolution{3840, 2160}
 )
 
 // String gives the resolution with its depth, which is always 24.

@@ -139,6 +139,7 @@ func (c Config) export() []string {
 	return []string{
 		"CUBEPOD_RUN_DIR=" + c.RunDir,
 		"CUBEPOD_PROFILE_DIR=" + c.ProfileDir,
+		"CUBEPOD_RESOLUTION=" + c.Resolution.String(),
 		"CUBEPOD_CHROMIUM=" + c.Chromium,
 		"CUBEPOD_WEB_DIR=" + c.WebDir,
 	}

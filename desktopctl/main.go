@@ -33,8 +33,9 @@ const usage = `usage: cubepod-desktop-ctl COMMAND
   focus TARGET-ID    bring a browser tab to the front
 
   viewer, terminal   run one of our own daemons in the foreground; start does
+  attach             show the terminal's shell on the terminal we run on
 
---resolution is 320x200x24 to 3840x2160x24, 1280x800x24 at first.
+--resolution is 320x200x24 to 3840x2160x24.
 --url is http, https or about:blank: a tab is opened unless one shows it.
 
 Settings, by environment:
@@ -51,6 +52,7 @@ var commands = map[string]command{
 	"focus":      focusCommand,
 	"viewer":     viewerCommand,
 	"terminal":   terminalCommand,
+	"attach":     attachCommand,
 }
 
 func main() {
@@ -95,7 +97,7 @@ func dispatch(ctx context.Context, name string, args []string, stderr io.Writer)
 	if !ok {
 		return nil, apierror.New(apierror.Invalid, "unknown_command", "there is no command %q; see --help", name)
 	}
-	cfg, err := loadConfig(os.Getenv, stderr)
+	cfg, err := loadConfig(os.Getenv, settingsFile, stderr)
 	if err != nil {
 		return nil, err
 	}

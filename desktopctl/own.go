@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -64,17 +65,50 @@ func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) 
 	return nil, g.Wait()
 }
 
-// terminalCommand serves the terminal.
+// terminalCommand serves the terminal, by ttyd where that is installed.
 func terminalCommand(ctx context.Context, cfg Config, args []string) (any, error) {
 	if len(args) > 0 {
 		return nil, apierror.New(apierror.Invalid, "invalid_arguments", "terminal takes no arguments")
 	}
-	l, err := listen(terminalPort)
+	public, err := listen(terminalPort)
 	if err != nil {
 		return nil, err
 	}
-	t := terminal.New(terminal.Options{WebDir: cfg.pages("terminal"), Env: cfg.environment()})
-	return nil, serve(ctx, l, guarded{loopback.Guard(terminalPort, t), t})
+	shell := terminal.New(terminal.Options{WebDir: cfg.pages("terminal"), Env: cfg.environment()})
+	g, ctx := errgroup.WithContext(ctx)
+	var page closingHandler = shell
+	if program, err := findProgram("ttyd"); err == nil {
+		// Its viewers come to the shell by a socket of their own.
+		private, err := listenUnix(cfg.shellSocket())
+		if err != nil {
+			return nil, err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		ttyd := terminal.NewTtyd(shell, terminal.TtydOptions{
+			Program: program,
+			Socket:  cfg.ttydSocket(),
+			PidFile: ttydPidFile,
+			Attach:  []string{self, "attach"},
+			Env:     append(cfg.environment(), cfg.export()...),
+			Log:     cfg.Log,
+		})
+		ttyd.Start()
+		page = ttyd
+		g.Go(func() error { return serve(ctx, private, shell) })
+	}
+	g.Go(func() error { return serve(ctx, public, guarded{loopback.Guard(terminalPort, page), page}) })
+	return nil, g.Wait()
+}
+
+// attachCommand shows the terminal's shell on the terminal we were given.
+func attachCommand(ctx context.Context, cfg Config, args []string) (any, error) {
+	if len(args) > 0 {
+		return nil, apierror.New(apierror.Invalid, "invalid_arguments", "attach takes no arguments")
+	}
+	return nil, terminal.Attach(ctx, cfg.shellSocket(), os.Stdin)
 }
 
 // guarded is a handler behind a guard that knows nothing of closing.
@@ -117,6 +151,14 @@ func startAgain(ctx context.Context, cfg Config) error {
 
 func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp4", loopbackAddr(port).String())
+}
+
+// listenUnix listens at path in place of whoever did before.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", path)
 }
 
 // serve answers requests on l until ctx ends, and then closes h.

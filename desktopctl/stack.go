@@ -71,9 +71,8 @@ func (s *Stack) Start(ctx context.Context, req StartRequest) (*Report, error) {
 		resolution, err = s.startDisplay(gctx, req)
 		return err
 	})
-	for _, name := range []string{websockify, ttyd} {
-		g.Go(func() error { return s.ensure(gctx, s.component(name)) })
-	}
+	g.Go(func() error { return s.ensure(gctx, s.component(websockify)) })
+	g.Go(func() error { return s.ensureTerminal(gctx) })
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}

@@ -39,5 +39,10 @@ func (s *Stack) Status(ctx context.Context) *Report {
 		})
 	}
 	wg.Wait()
+	if len(s.found) > 0 && s.found[ttyd] == nil {
+		if p := foreignTtyd(); p != nil {
+			s.setAlive(ttyd, p)
+		}
+	}
 	return newReport(s.resolution(ctx), s.alivePids())
 }

@@ -46,7 +46,7 @@ func (s *Stack) Stop(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 	}
-	return newReport(defaultResolution, nil), nil
+	return newReport(s.cfg.Resolution, nil), nil
 }
 
 // end ends one component and forgets it.

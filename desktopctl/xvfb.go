@@ -25,7 +25,7 @@ import (
 // then admits local clients alone, and a guest has no other users. A cookie
 // would break every tool that is told no more than DISPLAY.
 func (s *Stack) server() component {
-	return component{xvfb, "xvfb", s.prepareXvfb, s.serverReady}
+	return component{name: xvfb, log: "xvfb", prepare: s.prepareXvfb, ready: s.serverReady}
 }
 
 func (s *Stack) prepareXvfb() (daemon.Spec, error) {
@@ -44,6 +44,7 @@ func (s *Stack) prepareXvfb() (daemon.Spec, error) {
 		"-dpi", "96",
 		"-s", "0", // no screen saver
 		"+extension", "RANDR",
+		"-extension", "GLX", // nobody's: the browser renders by itself
 	}}, nil
 }
 
@@ -157,11 +158,11 @@ func (s *Stack) resolution(ctx context.Context) Resolution {
 	}
 	b, err := os.ReadFile(s.resolutionFile())
 	if err != nil {
-		return defaultResolution
+		return s.cfg.Resolution
 	}
 	r, err := ParseResolution(strings.TrimSpace(string(b)))
 	if err != nil {
-		return defaultResolution
+		return s.cfg.Resolution
 	}
 	return r
 }

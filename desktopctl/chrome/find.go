@@ -21,6 +21,7 @@ var candidates = []string{
 	"/usr/bin/chromium-browser",
 	"/opt/google/chrome/chrome",
 	"/usr/bin/google-chrome",
+	"/opt/cubepod/browsers/chromium-*/chrome-linux*/chrome", // Playwright's, too
 	"/ms-playwright/chrome",
 	"/ms-playwright/chromium-*/chrome-linux*/chrome",
 }

@@ -211,8 +211,12 @@ func TestListens(t *testing.T) {
 	addr := netip.MustParseAddrPort(l.Addr().String())
 	dir := daemon.Dir(t.TempDir())
 	other := start(t, dir, "a", "exec sleep 600")
-	if ok, err := other.Listens(addr); ok || !errors.Is(err, daemon.ErrForeignListener) {
+	var foreign *daemon.ListenerError
+	if ok, err := other.Listens(addr); ok || !errors.As(err, &foreign) || foreign.Pid != os.Getpid() {
 		t.Errorf("another's port: %v, %v", ok, err)
+	}
+	if err := daemon.Vacant(addr); !errors.As(err, &foreign) || foreign.Pid != os.Getpid() || foreign.Addr != addr {
+		t.Errorf("a port that is taken is vacant: %v", err)
 	}
 	self := daemon.Process{Pid: os.Getpid()}
 	if ok, err := self.Listens(addr); !ok || err != nil {
@@ -221,5 +225,23 @@ func TestListens(t *testing.T) {
 	l.Close()
 	if ok, err := self.Listens(addr); ok || err != nil {
 		t.Errorf("nobody's port: %v, %v", ok, err)
+	}
+	if err := daemon.Vacant(addr); err != nil {
+		t.Errorf("nobody's port is not vacant: %v", err)
+	}
+}
+
+func TestRunning(t *testing.T) {
+	p := start(t, daemon.Dir(t.TempDir()), "a", "exec sleep 600")
+	testutil.Eventually(t, "the shell became sleep", func() bool { return daemon.Running(p.Pid, "sleep") != nil })
+	if daemon.Running(p.Pid, "ttyd") != nil {
+		t.Error("another program has the name")
+	}
+	found := daemon.Running(p.Pid, "sleep")
+	if err := p.Kill(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	if found.Alive() || daemon.Running(p.Pid, "sleep") != nil {
+		t.Error("a dead process runs")
 	}
 }

@@ -7,27 +7,80 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// ErrForeignListener reports that somebody else listens on a port.
-var ErrForeignListener = errors.New("another process listens on the port")
+// ListenerError reports that somebody else listens on a port.
+type ListenerError struct {
+	Addr netip.AddrPort
+	Pid  int // 0 when it is another user's
+}
+
+func (e *ListenerError) Error() string {
+	if e.Pid == 0 {
+		return fmt.Sprintf("a process of another user listens on %v", e.Addr)
+	}
+	return fmt.Sprintf("the process %d listens on %v", e.Pid, e.Addr)
+}
+
+// Vacant returns nil when nobody listens on addr, and otherwise a
+// *ListenerError.
+func Vacant(addr netip.AddrPort) error {
+	// To listen is quicker than to look.
+	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(addr))
+	if err == nil {
+		return l.Close()
+	}
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return err
+	}
+	return foreign(addr)
+}
+
+func foreign(addr netip.AddrPort) *ListenerError {
+	e := &ListenerError{Addr: addr}
+	inode, err := listenerInode(addr)
+	if err != nil || inode == "" {
+		return e
+	}
+	eachProcess(func(pid int, _ stat) {
+		if has, err := hasSocket(pid, inode); err == nil && has {
+			e.Pid = pid
+		}
+	})
+	return e
+}
 
 // Listens reports whether the process itself listens on an IPv4 address. It
-// fails with ErrForeignListener when somebody else does.
+// fails with a *ListenerError when somebody else does.
 func (p *Process) Listens(addr netip.AddrPort) (bool, error) {
 	inode, err := listenerInode(addr)
 	if err != nil || inode == "" {
 		return false, err
 	}
-	want := "socket:[" + inode + "]"
-	fds := fmt.Sprintf("/proc/%d/fd", p.Pid)
-	entries, err := os.ReadDir(fds)
-	if errors.Is(err, fs.ErrNotExist) {
+	has, err := hasSocket(p.Pid, inode)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, ErrExited
-	} else if err != nil {
+	case err != nil:
+		return false, err
+	case !has:
+		return false, Final(foreign(addr))
+	}
+	return true, nil
+}
+
+// hasSocket says whether a process has the socket of that inode open.
+func hasSocket(pid int, inode string) (bool, error) {
+	want := "socket:[" + inode + "]"
+	fds := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(fds)
+	if err != nil {
 		return false, err
 	}
 	for _, e := range entries {
@@ -35,7 +88,7 @@ func (p *Process) Listens(addr netip.AddrPort) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, Final(ErrForeignListener)
+	return false, nil
 }
 
 // lineSize is the width of a line of /proc/net/tcp.

@@ -26,6 +26,16 @@ type Process struct {
 	child bool   // of this very process, so that it must be reaped
 }
 
+// Running is the living process of that pid if its program's name is name: a
+// daemon of somebody else's.
+func Running(pid int, name string) *Process {
+	s, err := readStat(pid)
+	if err != nil || s.zombie() || s.name != name {
+		return nil
+	}
+	return &Process{Pid: pid, start: s.start}
+}
+
 // Alive reports whether the process still runs. A zombie does not.
 func (p *Process) Alive() bool {
 	if p.child {
@@ -154,6 +164,7 @@ func (p *Process) session() []int {
 
 // stat is what /proc/<pid>/stat tells.
 type stat struct {
+	name    string // of the program, at most 15 bytes
 	state   byte
 	session int
 	start   uint64
@@ -167,13 +178,19 @@ func readStat(pid int) (stat, error) {
 		return stat{}, err
 	}
 	// The second field is the program's name in brackets and may hold anything.
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	line := string(b)
+	from, to := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if from < 0 || to < from {
+		return stat{}, fmt.Errorf("/proc/%d/stat: no name", pid)
+	}
+	name := line[from+1 : to]
+	f := strings.Fields(line[to+1:])
 	if len(f) < 20 {
 		return stat{}, fmt.Errorf("/proc/%d/stat: too few fields", pid)
 	}
 	session, err1 := strconv.Atoi(f[3])
 	start, err2 := strconv.ParseUint(f[19], 10, 64)
-	return stat{state: f[0][0], session: session, start: start}, errors.Join(err1, err2)
+	return stat{name: name, state: f[0][0], session: session, start: start}, errors.Join(err1, err2)
 }
 
 // eachProcess calls f for all processes there are.

@@ -10,6 +10,7 @@ const INPUT = '0';
 const RESIZE = '1';
 const OUTPUT = '0'.charCodeAt(0);
 const TITLE = '1'.charCodeAt(0);
+const SETTINGS = '2'.charCodeAt(0);
 
 const MAX_INPUT = 16384; // bytes a message; a long paste becomes many
 const MAX_QUEUE = 1 << 20;
@@ -70,6 +71,12 @@ function open() {
       case TITLE:
         document.title = new TextDecoder().decode(bytes.subarray(1));
         break;
+      case SETTINGS: {
+        // ttyd's own title is the command that it runs.
+        const { titleFixed } = JSON.parse(new TextDecoder().decode(bytes.subarray(1)));
+        if (titleFixed) document.title = titleFixed;
+        break;
+      }
     }
   };
   ws.onclose = () => {
