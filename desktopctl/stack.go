@@ -115,7 +115,7 @@ func (s *Stack) startDisplay(ctx context.Context, req StartRequest) (Resolution,
 // awaitFront waits until port 9222 answers. Who holds it, podd or our viewer,
 // is theirs to settle.
 func (s *Stack) awaitFront(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	err := daemon.Poll(ctx, func(ctx context.Context) error {
 		return httpAnswers(ctx, "http://"+loopbackAddr(frontPort).String()+"/json/version")

@@ -13,13 +13,14 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-var shots = flag.String("shots", "", "folder for screenshots of the console; none are taken without it")
+var shots = flag.String("shots", "", "folder to keep the screenshots of the console in")
 
-// TestScreenshots lets a person look at the console after a change of its
-// looks: go test -run Screenshots -shots DIR.
+// TestScreenshots proves that no page scrolls sideways on any screen, and lets
+// a person look at them: go test -run Screenshots -shots DIR.
 func TestScreenshots(t *testing.T) {
-	if *shots == "" {
-		t.Skip("takes screenshots for people, with -shots")
+	dir := *shots
+	if dir == "" {
+		dir = t.TempDir()
 	}
 	for _, screen := range []struct {
 		name          string
@@ -48,7 +49,7 @@ func TestScreenshots(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := os.WriteFile(filepath.Join(*shots, screen.name+"-"+scheme+"-"+name+".png"), png, 0o644); err != nil {
+					if err := os.WriteFile(filepath.Join(dir, screen.name+"-"+scheme+"-"+name+".png"), png, 0o644); err != nil {
 						t.Fatal(err)
 					}
 				})

@@ -1,6 +1,7 @@
 // Command report reads the output of `go test -json` and prints it for people:
 // a line for each package, the output of what failed, and at the end what was
-// skipped and why. It exits with 1 when anything failed or no test ran.
+// skipped and why. It exits with 1 when anything failed, when no test ran, and
+// under CUBEPOD_TEST_NO_SKIP when anything was skipped.
 package main
 
 import (
@@ -10,6 +11,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/cubeplexai/cubepod/internal/testutil"
 )
 
 // event is a line of test2json, see `go doc test2json`.
@@ -23,12 +26,12 @@ type event struct {
 }
 
 func main() {
-	if !report(os.Stdin, os.Stdout) {
+	if !report(os.Stdin, os.Stdout, os.Getenv(testutil.NoSkipEnv) != "") {
 		os.Exit(1)
 	}
 }
 
-func report(in io.Reader, out io.Writer) bool {
+func report(in io.Reader, out io.Writer, noSkip bool) bool {
 	var (
 		passed, failed int
 		skipped        []string
@@ -85,6 +88,10 @@ func report(in io.Reader, out io.Writer) bool {
 		for _, s := range skipped {
 			fmt.Fprintln(out, "  "+s)
 		}
+	}
+	if noSkip && len(skipped) > 0 {
+		fmt.Fprintln(out, "nothing may be skipped here")
+		broken = true
 	}
 	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", passed, failed, len(skipped))
 	return !broken && failed == 0 && passed > 0

@@ -82,7 +82,7 @@ export function sandboxView(app, id) {
     }
     if (shown !== item.state) {
       if (shown) setText(announce, `The sandbox is now: ${stateWord(item.state)}.`);
-      if (!shown) tabs.choose(item.templateID === 'base' && !app.opened.has(id) ? 'commands' : 'desktop', false);
+      if (!shown) tabs.suggest(item.templateID === 'base' && !app.opened.has(id) ? 'commands' : 'desktop');
       const first = !shown;
       shown = item.state;
       state.show(shown);
@@ -137,6 +137,7 @@ function showFacts(list, item, now) {
 
 /** Tabs, with the arrow keys. Panels stay in the page: a frame that leaves it is lost. */
 function tabList(entries) {
+  let chosen = false; // by the person; no suggestion undoes that
   const tabs = entries.map(([name, words, panel]) => {
     panel.node.id = `panel-${name}`;
     panel.node.setAttribute('role', 'tabpanel');
@@ -147,6 +148,10 @@ function tabList(entries) {
     });
   });
   function choose(name, focus) {
+    chosen = true;
+    show(name, focus);
+  }
+  function show(name, focus) {
     entries.forEach(([one, , panel], n) => {
       const on = one === name;
       tabs[n].setAttribute('aria-selected', String(on));
@@ -165,6 +170,7 @@ function tabList(entries) {
     choose(entries[to][0], false);
     tabs[to].focus();
   });
-  choose(entries[0][0], false);
-  return { node, panels: entries.map(([, , panel]) => panel.node), choose };
+  show(entries[0][0], false);
+  const suggest = (name) => { if (!chosen) show(name, false); };
+  return { node, panels: entries.map(([, , panel]) => panel.node), choose, suggest };
 }
