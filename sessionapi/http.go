@@ -21,6 +21,7 @@ var openAPI []byte
 type api struct {
 	*Service
 	keys     *APIKeys
+	limits   *limits
 	console  http.Handler
 	buffers  bufferPool
 	proxyLog *log.Logger
@@ -81,7 +82,7 @@ func (a *api) routes() []route {
 // NewHandler returns the HTTP face of s. console serves "/" and "/console/";
 // nil leaves them out.
 func NewHandler(s *Service, keys *APIKeys, console http.Handler) http.Handler {
-	a := &api{Service: s, keys: keys, console: console}
+	a := &api{Service: s, keys: keys, limits: newLimits(s.opts.RateLimit), console: console}
 	// What it has to say, about clients that left mostly, is in the access log.
 	a.proxyLog, _ = zap.NewStdLogAt(s.log, zap.DebugLevel)
 	mux := http.NewServeMux()
@@ -110,6 +111,9 @@ func (a *api) serve(rt route, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	noteOf(r.Context()).caller = caller.Name
+	if err := a.limits.take(caller); err != nil {
+		return err
+	}
 	if rt.keyed != nil {
 		return rt.keyed(w, r, caller)
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"github.com/cubeplexai/cubepod/internal/session"
@@ -34,8 +35,11 @@ func (c Caller) mayUse(rec *session.Record) bool { return c.Admin || c.Name == r
 // Several lines with one name are one caller, so that keys can be exchanged.
 // Empty lines and lines that start with # are skipped.
 type APIKeys struct {
-	entries []apiKey
+	entries atomic.Pointer[[]apiKey]
 }
+
+// Replace makes ks the keys of other, for requests from now on.
+func (ks *APIKeys) Replace(other *APIKeys) { ks.entries.Store(other.entries.Load()) }
 
 type apiKey struct {
 	caller Caller
@@ -59,7 +63,7 @@ func LoadAPIKeys(path string) (*APIKeys, error) {
 
 // ParseAPIKeys reads keys from r.
 func ParseAPIKeys(r io.Reader) (*APIKeys, error) {
-	var ks APIKeys
+	var entries []apiKey
 	sc := bufio.NewScanner(r)
 	for n := 1; sc.Scan(); n++ {
 		f := strings.Fields(sc.Text())
@@ -70,15 +74,17 @@ func ParseAPIKeys(r io.Reader) (*APIKeys, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		ks.entries = append(ks.entries, k)
+		entries = append(entries, k)
 	}
 	if err := sc.Err(); err != nil {
 		return nil, err
 	}
-	if len(ks.entries) == 0 {
+	if len(entries) == 0 {
 		return nil, errors.New("no key in it")
 	}
-	return &ks, nil
+	ks := &APIKeys{}
+	ks.entries.Store(&entries)
+	return ks, nil
 }
 
 func parseAPIKey(f []string) (apiKey, error) {
@@ -110,9 +116,10 @@ func (ks *APIKeys) Caller(r *http.Request) (Caller, error) {
 	}
 	sum := sha256.Sum256([]byte(key))
 	var found *apiKey
-	for i := range ks.entries { // all of them, whichever matches
-		if subtle.ConstantTimeCompare(ks.entries[i].sum[:], sum[:]) == 1 {
-			found = &ks.entries[i]
+	entries := *ks.entries.Load()
+	for i := range entries { // all of them, whichever matches
+		if subtle.ConstantTimeCompare(entries[i].sum[:], sum[:]) == 1 {
+			found = &entries[i]
 		}
 	}
 	if found == nil {

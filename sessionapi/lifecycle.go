@@ -3,6 +3,7 @@ package sessionapi
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,7 +26,8 @@ type CreateRequest struct {
 // Create makes a sandbox for caller and returns once commands can be run in
 // it. When ctx ends before, the sandbox is undone: nobody knows its id.
 func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) (*session.Record, error) {
-	if _, ok := s.opts.Templates[req.Template]; !ok {
+	tmpl, ok := s.template(req.Template)
+	if !ok {
 		return nil, apierror.New(apierror.NotFound, "template_not_found", "there is no template %q", req.Template)
 	}
 	now := time.Now().UTC()
@@ -40,7 +42,7 @@ func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) 
 		MasterKey:      s.keys.Master.Signing().ID,
 		TunnelKey:      s.keys.Tunnel.Signing().ID,
 		Metadata:       req.Metadata,
-		Envs:           req.Envs,
+		Envs:           withDefaults(tmpl.Env, req.Envs),
 		CreatedAt:      now,
 		StartedAt:      now,
 		EndAt:          now.Add(req.Timeout),
@@ -70,6 +72,16 @@ func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) 
 		return err
 	})
 	return out, err
+}
+
+// withDefaults gives the variables of both, own ones winning.
+func withDefaults(defaults, own map[string]string) map[string]string {
+	if len(defaults) == 0 {
+		return own
+	}
+	out := maps.Clone(defaults)
+	maps.Copy(out, own)
+	return out
 }
 
 // Pause ends the sandbox's processes and keeps its files.

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -52,6 +53,11 @@ type Options struct {
 	HideCDP bool
 	// NoDesktop switches the desktop calls off.
 	NoDesktop bool
+	// RateLimit is how many requests a second each API key may make of this
+	// server, over some time; twice as many may come at once. Default none.
+	RateLimit float64
+	// Warnings gives what else an operator should know; default nothing.
+	Warnings func() []string
 	// AllowUpstream are the prefixes a port's own address may be in; default
 	// none.
 	AllowUpstream []netip.Prefix
@@ -112,16 +118,18 @@ func (o *Options) withDefaults() Options {
 // Service is the session API without its HTTP face. It is safe for concurrent
 // use.
 type Service struct {
-	runtime  Runtime
-	store    Store
-	keys     Keys
-	signer   *paneltoken.Signer
-	verifier *paneltoken.Verifier
-	opts     Options
-	log      *zap.Logger
-	metrics  *Metrics
-	podds    *podds
-	changes  *changes
+	runtime Runtime
+	store   Store
+	keys    Keys
+	// templates is replaced whole.
+	templates atomic.Pointer[map[string]Template]
+	signer    *paneltoken.Signer
+	verifier  *paneltoken.Verifier
+	opts      Options
+	log       *zap.Logger
+	metrics   *Metrics
+	podds     *podds
+	changes   *changes
 
 	ctx context.Context // the Service's own lifetime
 	end context.CancelCauseFunc
@@ -157,6 +165,7 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 		changes:  newChanges(),
 		shares:   map[string]*shared{},
 	}
+	s.SetTemplates(s.opts.Templates)
 	s.log, s.metrics = s.opts.Logger, s.opts.Metrics
 	s.podds = newPodds(s.opts.SocketDir)
 	s.ctx, s.end = context.WithCancelCause(context.Background())
@@ -208,10 +217,22 @@ func (s *Service) Ready(ctx context.Context) error {
 
 // Warnings gives what an operator should know although everything works.
 func (s *Service) Warnings(ctx context.Context) []string {
+	var out []string
 	if w, ok := s.runtime.(Warner); ok {
-		return w.Warnings(ctx)
+		out = w.Warnings(ctx)
 	}
-	return nil
+	if s.opts.Warnings != nil {
+		out = append(out, s.opts.Warnings()...)
+	}
+	return out
+}
+
+// SetTemplates makes these the kinds of sandboxes, for starts from now on.
+func (s *Service) SetTemplates(templates map[string]Template) { s.templates.Store(&templates) }
+
+func (s *Service) template(name string) (Template, bool) {
+	t, ok := (*s.templates.Load())[name]
+	return t, ok
 }
 
 // Find gives the record of a sandbox that caller may see.

@@ -97,7 +97,7 @@ func (s *Service) startRuntime(ctx context.Context, rec *session.Record) (Handle
 	if err := s.ours(rec); err != nil {
 		return Handle{}, err
 	}
-	tmpl, ok := s.opts.Templates[rec.Template]
+	tmpl, ok := s.template(rec.Template)
 	if !ok {
 		return Handle{}, apierror.New(apierror.Conflict, "template_not_found", "there is no template %q any more", rec.Template)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -41,33 +42,88 @@ func BuiltinTemplates() map[string]Template {
 
 var templatePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// LoadTemplates reads a YAML file of templates by name:
+// LoadTemplates reads a YAML file of templates by name. All keys may be left
+// out, the image where the runtime has no images:
 //
 //	desktop:
+//	  image: registry.example.com/desktop:2026-11
 //	  desktop: true
-//	base: {}
+//	  memory: 4GiB     # B, KiB, MiB or GiB
+//	  cpus: 2
+//	  pids: 2000
+//	  runtime: runsc   # what runs the container
+//	  env:
+//	    LANG: de_DE.UTF-8
 func LoadTemplates(path string) (map[string]Template, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read templates: %w", err)
 	}
+	out, err := parseTemplates(data)
+	if err != nil {
+		return nil, fmt.Errorf("templates %s: %w", path, err)
+	}
+	return out, nil
+}
+
+func parseTemplates(data []byte) (map[string]Template, error) {
 	var file map[string]struct {
-		Desktop bool `yaml:"desktop"`
+		Image   string            `yaml:"image"`
+		Desktop bool              `yaml:"desktop"`
+		Memory  string            `yaml:"memory"`
+		CPUs    float64           `yaml:"cpus"`
+		PIDs    int64             `yaml:"pids"`
+		Runtime string            `yaml:"runtime"`
+		Env     map[string]string `yaml:"env"`
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true) // a misspelt limit must not be no limit
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("templates %s: %w", path, err)
+		return nil, err
 	}
 	if len(file) == 0 {
-		return nil, fmt.Errorf("templates %s: no template in it", path)
+		return nil, errors.New("no template in it")
 	}
 	out := map[string]Template{}
 	for name, t := range file {
 		if !templatePattern.MatchString(name) {
-			return nil, fmt.Errorf("templates %s: %q is no name for a template", path, name)
+			return nil, fmt.Errorf("%q is no name for a template", name)
 		}
-		out[name] = Template{Name: name, Desktop: t.Desktop}
+		memory, err := parseMemory(t.Memory)
+		if err != nil {
+			return nil, fmt.Errorf("%s: memory: %w", name, err)
+		}
+		if t.CPUs < 0 || t.PIDs < 0 {
+			return nil, fmt.Errorf("%s: a limit is no negative number", name)
+		}
+		if err := checkEnvs(t.Env); err != nil {
+			return nil, fmt.Errorf("%s: env: %w", name, err)
+		}
+		out[name] = Template{
+			Name: name, Image: t.Image, Desktop: t.Desktop, ContainerRuntime: t.Runtime,
+			Memory: memory, CPUs: t.CPUs, PIDs: t.PIDs, Env: t.Env,
+		}
 	}
 	return out, nil
+}
+
+// minMemory is what a sandbox needs for podd alone.
+const minMemory = 32 << 20
+
+var memoryPattern = regexp.MustCompile(`^([1-9][0-9]{0,9}) ?(B|KiB|MiB|GiB)$`)
+
+func parseMemory(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	m := memoryPattern.FindStringSubmatch(s)
+	if m == nil {
+		return 0, fmt.Errorf("%q is not written like 512MiB or 2GiB", s)
+	}
+	n, _ := strconv.ParseInt(m[1], 10, 64)
+	n *= map[string]int64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
+	if n < minMemory || n > 1<<44 {
+		return 0, fmt.Errorf("%s is not between 32MiB and 16384GiB", s)
+	}
+	return n, nil
 }

@@ -16,11 +16,17 @@ func TestLoadTemplates(t *testing.T) {
 		in   string
 		want map[string]sessionapi.Template
 	}{
-		"two":          {"web:\n  desktop: true\nsmall: {}\n", map[string]sessionapi.Template{"web": {Name: "web", Desktop: true}, "small": {Name: "small"}}},
-		"empty":        {"", nil},
-		"misspelt key": {"web:\n  dektop: true\n", nil},
-		"bad name":     {"../web: {}\n", nil},
-		"wrong type":   {"web:\n  desktop: [1]\n", nil},
+		"two": {"web:\n  desktop: true\nsmall: {}\n", map[string]sessionapi.Template{"web": {Name: "web", Desktop: true}, "small": {Name: "small"}}},
+		"all of it": {"box:\n  image: example.com/box:1\n  memory: 512MiB\n  cpus: 1.5\n  pids: 100\n  runtime: runsc\n  env: {A: b}\n", map[string]sessionapi.Template{"box": {
+			Name: "box", Image: "example.com/box:1", Memory: 512 << 20, CPUs: 1.5, PIDs: 100, ContainerRuntime: "runsc", Env: map[string]string{"A": "b"}}}},
+		"memory without a unit": {"web: {memory: 512}\n", nil},
+		"too little memory":     {"web: {memory: 1MiB}\n", nil},
+		"negative limit":        {"web: {cpus: -1}\n", nil},
+		"bad variable":          {"web: {env: {\"A B\": c}}\n", nil},
+		"empty":                 {"", nil},
+		"misspelt key":          {"web:\n  dektop: true\n", nil},
+		"bad name":              {"../web: {}\n", nil},
+		"wrong type":            {"web:\n  desktop: [1]\n", nil},
 	} {
 		path := filepath.Join(t.TempDir(), "templates.yaml")
 		if err := os.WriteFile(path, []byte(c.in), 0o600); err != nil {

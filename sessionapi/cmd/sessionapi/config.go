@@ -33,6 +33,7 @@ type Config struct {
 	ExposeCDP     bool
 	Desktop       bool
 	AllowUpstream []netip.Prefix
+	RateLimit     float64
 	Data          string
 	GuestDir      string
 
@@ -50,6 +51,7 @@ func defaultConfig() Config {
 		Runtime:       "local",
 		ExposeCDP:     true,
 		Desktop:       true,
+		RateLimit:     500,
 		Data:          "./.cubepod",
 		Network:       docker.DefaultNetwork,
 	}
@@ -76,6 +78,7 @@ func (c *Config) settings() []setting {
 		{"expose-cdp", "CUBEPOD_EXPOSE_CDP", "whether port 9222 may be shown", (*boolean)(&c.ExposeCDP)},
 		{"desktop", "CUBEPOD_DESKTOP", "whether desktops may be started", (*boolean)(&c.Desktop)},
 		{"allow-upstream", "CUBEPOD_ALLOW_UPSTREAM", "`prefixes`, separated by commas, that a port's own address may be in; none by default", (*prefixes)(&c.AllowUpstream)},
+		{"rate-limit", "CUBEPOD_RATE_LIMIT", "`number` of requests a second that each API key may make of this server; 0 for any", (*number)(&c.RateLimit)},
 		{"data", "CUBEPOD_DATA", "`directory` of the local runtime and of the embedded Redis", (*text)(&c.Data)},
 		{"guest-dir", "CUBEPOD_GUEST_DIR", "`directory` that holds guest/ and, for the local runtime, desktop/; the program's own by default", (*text)(&c.GuestDir)},
 		{"network", "CUBEPOD_NETWORK", "`name` of the docker runtime's network", (*text)(&c.Network)},
@@ -180,6 +183,18 @@ func (b *boolean) Set(s string) error {
 		return errors.New("want true or false")
 	}
 	*b = boolean(v)
+	return nil
+}
+
+type number float64
+
+func (n *number) String() string { return strconv.FormatFloat(float64(*n), 'g', -1, 64) }
+func (n *number) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || v < 0 || v > 1e6 {
+		return errors.New("want a number from 0 to a million")
+	}
+	*n = number(v)
 	return nil
 }
 

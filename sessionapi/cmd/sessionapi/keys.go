@@ -12,10 +12,13 @@ import (
 	"github.com/cubeplexai/cubepod/sessionapi"
 )
 
-// secrets are all keys of the program.
+// secrets are all keys of the program. The API's are read by who follows their
+// file.
 type secrets struct {
 	sessionapi.Keys
 	api *sessionapi.APIKeys
+	// apiPath is where api is from.
+	apiPath string
 }
 
 // loadSecrets reads the key files. With an embedded Redis those that no flag
@@ -47,9 +50,7 @@ func loadSecrets(c *Config) (secrets, error) {
 			return s, fmt.Errorf("make API key: %w", err)
 		}
 	}
-	if s.api, err = sessionapi.LoadAPIKeys(path); err != nil {
-		return s, fmt.Errorf("--api-keys: %w", err)
-	}
+	s.api, s.apiPath = new(sessionapi.APIKeys), path
 	return s, nil
 }
 

@@ -45,6 +45,7 @@ type program struct {
 	redis    *embeddedRedis // nil unless embedded
 	store    *redisstore.Store
 	service  *sessionapi.Service
+	files    follower
 	registry *prometheus.Registry
 }
 
@@ -69,6 +70,10 @@ func (p *program) open(ctx context.Context) (err error) {
 		}
 	}
 	if p.secrets, err = loadSecrets(cfg); err != nil {
+		return err
+	}
+	p.files.log = p.log
+	if err := p.files.follow("--api-keys", p.secrets.apiPath, p.readAPIKeys); err != nil {
 		return err
 	}
 	if p.listener, err = listen(ctx, "--listen", cfg.Listen); err != nil {
@@ -105,16 +110,36 @@ func (p *program) openService() (err error) {
 		HideCDP:       !cfg.ExposeCDP,
 		NoDesktop:     !cfg.Desktop,
 		AllowUpstream: cfg.AllowUpstream,
+		RateLimit:     cfg.RateLimit,
+		Warnings:      p.files.warnings,
 		SocketDir:     filepath.Join(cfg.Data, "sockets"), // the local runtime's
 		Logger:        p.log,
 		Metrics:       sessionapi.NewMetrics(p.registry),
 	}
 	if cfg.Templates != "" {
-		if opts.Templates, err = sessionapi.LoadTemplates(cfg.Templates); err != nil {
-			return fmt.Errorf("--templates: %w", err)
+		read := func() error {
+			templates, err := sessionapi.LoadTemplates(cfg.Templates)
+			if err != nil {
+				return err
+			}
+			if opts.Templates = templates; p.service != nil {
+				p.service.SetTemplates(templates)
+			}
+			return nil
+		}
+		if err := p.files.follow("--templates", cfg.Templates, read); err != nil {
+			return err
 		}
 	}
 	p.service, err = sessionapi.New(p.runtime, p.store, p.secrets.Keys, opts)
+	return err
+}
+
+func (p *program) readAPIKeys() error {
+	keys, err := sessionapi.LoadAPIKeys(p.secrets.apiPath)
+	if err == nil {
+		p.secrets.api.Replace(keys)
+	}
 	return err
 }
 
@@ -179,6 +204,7 @@ func (p *program) serve(ctx context.Context) error {
 		p.log.Info("an administrator's API key is in a file", zap.String("path", filepath.Join(p.cfg.Data, "keys", "admin-key")))
 	}
 	tasks.Go(func() { p.announce(ctx) })
+	tasks.Go(func() { p.files.run(ctx) })
 	<-ctx.Done()
 	p.shutDown(api)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
