@@ -127,6 +127,22 @@ func TestInput(t *testing.T) {
 	}
 }
 
+// A command can open its streams by their names, whoever it runs as.
+func TestStreamsByName(t *testing.T) {
+	m := manager(t)
+	c := start(t, m, poddapi.RunRequest{
+		Command: "cat /dev/stdin > /dev/stdout && echo err > /dev/stderr", Stdin: ptr("in "), Separate: true,
+	})
+	<-c.Done()
+	if stdout, stderr, _ := c.Separate(100); string(stdout) != "in " || string(stderr) != "err\n" {
+		t.Errorf("got %q, %q", stdout, stderr)
+	}
+	_, out := run(t, m, poddapi.RunRequest{Command: "echo one > /dev/stdout; echo two > /dev/tty; echo three > /dev/stderr", PTY: &poddapi.Size{}})
+	if out != "one\r\ntwo\r\nthree\r\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
 func TestSeparate(t *testing.T) {
 	m := manager(t)
 	c := start(t, m, poddapi.RunRequest{Command: "echo out; echo err >&2", Separate: true})

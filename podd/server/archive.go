@@ -25,7 +25,7 @@ func (s *Server) getArchive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	coding := preferred(r.Header.Get("Accept-Encoding"))
-	out, err := encoder(patientWriter(w), coding)
+	out, err := encoder(s.patientWriter(w), coding)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Server) putArchive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in, err := decoder(r, patientBody(w, r))
+	in, err := decoder(r, s.patientBody(w, r))
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Server) putArchive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, poddapi.Extracted{Path: path, Files: n, Bytes: bytes})
+	return s.reply(w, poddapi.Extracted{Path: path, Files: n, Bytes: bytes})
 }
 
 // preferred chooses among the codings a caller accepts.

@@ -16,7 +16,7 @@ import (
 // The command does not depend on the caller's staying.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	var req poddapi.RunRequest
-	if err := body(w, r, &req); err != nil {
+	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
 	c, started, err := s.commands.Run(req)
@@ -24,7 +24,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if req.Background {
-		return reply(w, poddapi.RunResponse{Status: started})
+		return s.reply(w, poddapi.RunResponse{Status: started})
 	}
 	select {
 	case <-c.Done():
@@ -58,7 +58,7 @@ func (s *Server) answer(w http.ResponseWriter, c *command.Command, limit int64) 
 		two, a.StderrB64 = text.Encode(head(stderr, limit))
 		a.Stdout, a.Stderr = &one, &two
 	}
-	return reply(w, a)
+	return s.reply(w, a)
 }
 
 // head is a stream's beginning, which may have been cut at limit.
@@ -70,7 +70,7 @@ func head(p []byte, limit int64) []byte {
 }
 
 func (s *Server) listCommands(w http.ResponseWriter, _ *http.Request) error {
-	return reply(w, poddapi.Commands{Commands: s.commands.List()})
+	return s.reply(w, poddapi.Commands{Commands: s.commands.List()})
 }
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
@@ -78,7 +78,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, c.Status())
+	return s.reply(w, c.Status())
 }
 
 func (s *Server) kill(w http.ResponseWriter, r *http.Request) error {
@@ -91,9 +91,9 @@ func (s *Server) kill(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wasRunning {
-		return reply(w, poddapi.Killed{Status: "killed", ID: c.ID()})
+		return s.reply(w, poddapi.Killed{Status: "killed", ID: c.ID()})
 	}
-	return reply(w, poddapi.KillExited{Status: c.Status(), Word: "exited"})
+	return s.reply(w, poddapi.KillExited{Status: c.Status(), Word: "exited"})
 }
 
 func (s *Server) signal(w http.ResponseWriter, r *http.Request) error {
@@ -102,13 +102,13 @@ func (s *Server) signal(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := body(w, r, &req); err != nil {
+	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
 	if err := c.Signal(req.Signal); err != nil {
 		return err
 	}
-	return reply(w, c.Status())
+	return s.reply(w, c.Status())
 }
 
 func (s *Server) stdin(w http.ResponseWriter, r *http.Request) error {
@@ -137,7 +137,7 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var size poddapi.Size
-	if err := body(w, r, &size); err != nil {
+	if err := s.body(w, r, &size); err != nil {
 		return err
 	}
 	if err := c.Resize(size); err != nil {
@@ -190,10 +190,10 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 		h.Set("Content-Type", "application/octet-stream")
 		h.Set("Content-Length", strconv.Itoa(len(p.bytes)))
 		h.Set("X-Cubepod-Cursor", strconv.FormatInt(p.status.Cursor, 10))
-		patient(w, p.bytes)
+		s.patientWriter(w).Write(p.bytes)
 		return nil
 	}
 	a := poddapi.Logs{Status: p.status}
 	a.Content, a.ContentB64 = p.text()
-	return reply(w, a)
+	return s.reply(w, a)
 }

@@ -17,7 +17,7 @@ var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // putEnv replaces the file that new interactive shells source.
 func (s *Server) putEnv(w http.ResponseWriter, r *http.Request) error {
 	var req poddapi.EnvRequest
-	if err := body(w, r, &req); err != nil {
+	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
 	script, err := exports(req.Envs)

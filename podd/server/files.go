@@ -39,10 +39,10 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if fi.Size() == 0 { // the kernel's own files say so and have content all the same
-		io.Copy(patientWriter(w), f)
+		io.Copy(s.patientWriter(w), f)
 		return nil
 	}
-	http.ServeContent(patientWriter(w), r, "", fi.ModTime(), f)
+	http.ServeContent(s.patientWriter(w), r, "", fi.ModTime(), f)
 	return nil
 }
 
@@ -63,11 +63,11 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	size, err := files.Write(path, owner, mode, patientBody(w, r))
+	size, err := files.Write(path, owner, mode, s.patientBody(w, r))
 	if err != nil {
 		return err
 	}
-	return reply(w, poddapi.Written{Path: path, Size: size})
+	return s.reply(w, poddapi.Written{Path: path, Size: size})
 }
 
 func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) error {
@@ -103,7 +103,7 @@ func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, poddapi.Entries{Entries: entries})
+	return s.reply(w, poddapi.Entries{Entries: entries})
 }
 
 func (s *Server) statFile(w http.ResponseWriter, r *http.Request) error {
@@ -119,12 +119,12 @@ func (s *Server) statFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, e)
+	return s.reply(w, e)
 }
 
 func (s *Server) mkdir(w http.ResponseWriter, r *http.Request) error {
 	var req poddapi.MkdirRequest
-	if err := body(w, r, &req); err != nil {
+	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
 	path, err := s.path(req.Path)
@@ -143,12 +143,12 @@ func (s *Server) mkdir(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, e)
+	return s.reply(w, e)
 }
 
 func (s *Server) moveFile(w http.ResponseWriter, r *http.Request) error {
 	var req poddapi.MoveRequest
-	if err := body(w, r, &req); err != nil {
+	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
 	from, err := s.path(req.From)
@@ -163,7 +163,7 @@ func (s *Server) moveFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, e)
+	return s.reply(w, e)
 }
 
 // owner reads uid and gid; see [command.Accounts.Identify] for absent ones.

@@ -15,7 +15,7 @@ import (
 const desktopStop = 20 * time.Second
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
-	return reply(w, poddapi.Health{
+	return s.reply(w, poddapi.Health{
 		Status: "ok", Daemon: "podd", Version: s.o.Version, Workdir: s.o.Workdir,
 		ActiveProcesses: s.commands.Active(), InitState: s.o.InitState,
 	})
@@ -39,7 +39,7 @@ func (s *Server) prepareStop(w http.ResponseWriter, r *http.Request) error {
 	if err := errors.Join(s.commands.Sync(), s.sync()); err != nil {
 		return err
 	}
-	return reply(w, poddapi.Stopped{Status: "synced", ActiveProcesses: s.commands.Active()})
+	return s.reply(w, poddapi.Stopped{Status: "synced", ActiveProcesses: s.commands.Active()})
 }
 
 // sync flushes the file systems that a sandbox keeps.
@@ -60,7 +60,7 @@ func (s *Server) sync() error {
 
 func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 	var req poddapi.ResumeRequest
-	if err := body(w, r, &req); err != nil {
+	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
 	s.lifecycle.Lock()
@@ -72,7 +72,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 	if s.o.Desktop != nil {
 		s.o.Desktop.Allow()
 	}
-	return reply(w, poddapi.Resumed{Status: "running"})
+	return s.reply(w, poddapi.Resumed{Status: "running"})
 }
 
 // A guest that slept is behind. One that is a little ahead of a message that
@@ -87,8 +87,12 @@ func (s *Server) correctClock(now time.Time) {
 	if d := time.Until(now); d < behind && d > -ahead {
 		return
 	}
-	ts := unix.NsecToTimespec(now.UnixNano())
-	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil && err != unix.EPERM {
+	if err := s.o.SetClock(now); err != nil && !errors.Is(err, unix.EPERM) {
 		s.o.Log.Printf("set clock: %v", err)
 	}
+}
+
+func setClock(now time.Time) error {
+	ts := unix.NsecToTimespec(now.UnixNano())
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
 }

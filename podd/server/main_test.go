@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cubeplexai/cubepod/podd/command"
@@ -23,8 +24,9 @@ const fullToken, tunnelToken = "full-token", "tunnel-token"
 
 // podd is a server to call.
 type podd struct {
-	t    *testing.T
-	http *httptest.Server
+	t        *testing.T
+	http     *httptest.Server
+	answered *atomic.Int64 // calls that are over
 }
 
 func start(t *testing.T, o server.Options) *podd {
@@ -36,7 +38,12 @@ func start(t *testing.T, o server.Options) *podd {
 	}
 	o.Tokens, o.Workdir, o.Log = server.NewTokens(fullToken, tunnelToken), "/", quiet
 	s := server.New(m, o)
-	p := &podd{t, httptest.NewServer(s.Handler())}
+	p := &podd{t: t, answered: new(atomic.Int64)}
+	h := s.Handler()
+	p.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer p.answered.Add(1)
+		h.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)

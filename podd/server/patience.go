@@ -7,48 +7,48 @@ import (
 )
 
 // patience is how long a caller may leave one read or write of a transfer
-// waiting. A transfer may take as long as it likes while it moves.
+// waiting, unless options say otherwise. A transfer may take as long as it
+// likes while it moves.
 const patience = time.Minute
 
 // stride is how much of a file goes out under one deadline.
 const stride = 8 << 20
 
 // patientBody is the body of r, which fails when its sender stalls.
-func patientBody(w http.ResponseWriter, r *http.Request) io.ReadCloser {
-	return &stallReader{r.Body, http.NewResponseController(w)}
+func (s *Server) patientBody(w http.ResponseWriter, r *http.Request) io.ReadCloser {
+	return &stallReader{r.Body, http.NewResponseController(w), s.o.Patience}
 }
 
 type stallReader struct {
 	io.ReadCloser
-	rc *http.ResponseController
+	rc       *http.ResponseController
+	patience time.Duration
 }
 
 func (s *stallReader) Read(p []byte) (int, error) {
-	s.rc.SetReadDeadline(time.Now().Add(patience)) // without deadlines it waits
+	s.rc.SetReadDeadline(time.Now().Add(s.patience)) // without deadlines it waits
 	n, err := s.ReadCloser.Read(p)
-	if err != nil {
-		// From the body's end on the server itself reads, to see whether the
-		// caller is still there.
+	if err == io.EOF {
+		// From here on the server itself reads, to see whether the caller is
+		// still there. After a stall it must not wait for the rest.
 		s.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
 // patientWriter is w, which fails when its reader stalls.
-func patientWriter(w http.ResponseWriter) http.ResponseWriter {
-	return &stallWriter{w, http.NewResponseController(w)}
+func (s *Server) patientWriter(w http.ResponseWriter) http.ResponseWriter {
+	return &stallWriter{w, http.NewResponseController(w), s.o.Patience}
 }
-
-// patient writes p as one piece.
-func patient(w http.ResponseWriter, p []byte) { patientWriter(w).Write(p) }
 
 type stallWriter struct {
 	http.ResponseWriter
-	rc *http.ResponseController
+	rc       *http.ResponseController
+	patience time.Duration
 }
 
 func (s *stallWriter) Write(p []byte) (int, error) {
-	s.rc.SetWriteDeadline(time.Now().Add(patience))
+	s.rc.SetWriteDeadline(time.Now().Add(s.patience))
 	return s.ResponseWriter.Write(p)
 }
 
@@ -64,7 +64,7 @@ func (s *stallWriter) ReadFrom(from io.Reader) (total int64, err error) {
 		defer func() { l.N -= total }()
 	}
 	for left > 0 {
-		s.rc.SetWriteDeadline(time.Now().Add(patience))
+		s.rc.SetWriteDeadline(time.Now().Add(s.patience))
 		piece := min(left, stride)
 		n, err := into.ReadFrom(&io.LimitedReader{R: from, N: piece})
 		total, left = total+n, left-n

@@ -28,7 +28,7 @@ func (s *Server) listPorts(w http.ResponseWriter, _ *http.Request) error {
 		}
 		ports = append(ports, p)
 	}
-	return reply(w, poddapi.Ports{Ports: ports})
+	return s.reply(w, poddapi.Ports{Ports: ports})
 }
 
 // owners finds for each listener the first process that holds its socket.

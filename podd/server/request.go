@@ -17,7 +17,7 @@ import (
 )
 
 // body decodes a JSON body into v. An absent one leaves v as it is.
-func body(w http.ResponseWriter, r *http.Request, v any) error {
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -26,7 +26,7 @@ func body(w http.ResponseWriter, r *http.Request, v any) error {
 			return apierror.New(apierror.UnsupportedMedia, "", "the body must be application/json")
 		}
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, patientBody(w, r), poddapi.MaxJSON))
+	data, err := io.ReadAll(http.MaxBytesReader(w, s.patientBody(w, r), poddapi.MaxJSON))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return apierror.New(apierror.TooLarge, "too_large", "a JSON body has at most %d bytes", poddapi.MaxJSON)

@@ -94,7 +94,7 @@ func (ms methods) dispatch(w http.ResponseWriter, r *http.Request) error {
 }
 
 // reply sends v as one buffered JSON answer.
-func reply(w http.ResponseWriter, v any) error {
+func (s *Server) reply(w http.ResponseWriter, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func reply(w http.ResponseWriter, v any) error {
 	h["Content-Length"] = []string{strconv.Itoa(len(data) + 1)}
 	data = append(data, '\n')
 	if len(data) > 16<<10 { // less fits into the connection's buffers
-		patient(w, data)
+		s.patientWriter(w).Write(data)
 		return nil
 	}
 	w.Write(data) // a client that left is no fault of ours

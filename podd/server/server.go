@@ -42,7 +42,12 @@ type Options struct {
 	Version string
 	// Desktop is stopped before the sandbox is, when there is one.
 	Desktop Desktop
-	Log     *log.Logger
+	// Patience is how long a caller may leave a read or write of a transfer
+	// waiting; a minute.
+	Patience time.Duration
+	// SetClock corrects the sandbox's clock; by default the kernel's is set.
+	SetClock func(time.Time) error
+	Log      *log.Logger
 }
 
 // Desktop is the graphical stack of the sandbox.
@@ -73,6 +78,10 @@ func New(m *command.Manager, o Options) *Server {
 	o.Workdir = cmp.Or(o.Workdir, poddapi.Workdir)
 	o.EnvFile = cmp.Or(o.EnvFile, poddapi.EnvFile)
 	o.InitState = cmp.Or(o.InitState, "none")
+	o.Patience = cmp.Or(o.Patience, patience)
+	if o.SetClock == nil {
+		o.SetClock = setClock
+	}
 	if o.Log == nil {
 		o.Log = log.Default()
 	}
