@@ -44,11 +44,14 @@ func newFrameWriter(write func([]byte) (int, error), deadline func(time.Time) er
 func (f *frameWriter) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over && f.pending != nil {
+	if f.over && (f.pending != nil || f.boundary()) {
 		return 0, errStreamClosed
 	}
-	if !f.boundary() && isCaddysClose(p) {
+	if f.pending == nil && isCaddysClose(p) {
 		f.pending = append([]byte(nil), p...)
+		if f.boundary() {
+			f.sendPending()
+		}
 		return len(p), nil
 	}
 	if f.pending == nil {
@@ -187,7 +190,8 @@ func closeFrame(status uint16, reason string) []byte {
 }
 
 // isCaddysClose recognises the close frame that reverse_proxy writes when it
-// unloads, in one piece, whatever is under way.
+// unloads, in one piece, whatever is under way. A guest's that looks the same is
+// one too.
 func isCaddysClose(p []byte) bool {
 	return len(p) == 4 && p[0] == 0x88 && p[1] == 2 && p[2] == closeGoingAway>>8 && p[3] == closeGoingAway&0xff
 }
@@ -196,14 +200,24 @@ func isCaddysClose(p []byte) bool {
 type streamConn struct {
 	net.Conn
 	frames *frameWriter
-	read   sync.Mutex // one reader at a time: the conn may count what is read
+	client *clientFrames
+
+	read sync.Mutex // one reader at a time
 }
 
 // Read reads what the client sent.
 func (c *streamConn) Read(p []byte) (int, error) {
 	c.read.Lock()
 	defer c.read.Unlock()
-	return c.Conn.Read(p)
+	return c.client.Read(p)
+}
+
+// drain throws away what the client sends after the end.
+func (c *streamConn) drain(scrap []byte) error {
+	c.read.Lock()
+	defer c.read.Unlock()
+	_, err := c.Conn.Read(scrap)
+	return err
 }
 
 // Write goes through the frame writer.
@@ -221,7 +235,7 @@ func (c *streamConn) Close() error {
 		_ = c.SetReadDeadline(time.Now().Add(closeGrace / 2))
 		var scrap [512]byte
 		for {
-			if _, err := c.Read(scrap[:]); err != nil {
+			if err := c.drain(scrap[:]); err != nil {
 				break
 			}
 		}
@@ -235,3 +249,21 @@ func closeWrite(c net.Conn) error {
 	}
 	return errors.ErrUnsupported
 }
+
+// notedConn is a client's connection that changed to some other protocol.
+type notedConn struct {
+	net.Conn
+	use *use
+}
+
+// Read reads what the client sent.
+func (c *notedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.use.note()
+	}
+	return n, err
+}
+
+// CloseWrite passes a half-close on.
+func (c *notedConn) CloseWrite() error { return closeWrite(c.Conn) }

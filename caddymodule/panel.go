@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -147,6 +148,9 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	if err != nil {
 		return err
 	}
+	if err := allowView(claims, r, w, path.rest); err != nil {
+		return err
+	}
 	if !w.trusted && isPreflight(r) {
 		answerPreflight(w, r)
 		return nil
@@ -170,14 +174,62 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	}
 	defer visit.done()
 	w.visit = visit
+	p.follow(w, r, claims, path.rest)
 	w.hosts = append(w.hosts, guestHosts(target)...)
 	if err := p.pass(w, r.WithContext(ctx), next, path, target); err != nil {
-		if e := visit.ended(); e != nil {
+		if e := visit.why(); e != nil {
 			return e.err
 		}
 		return err
 	}
 	return nil
+}
+
+// follow lets the visit see what the client does, and what it may not do.
+//
+// A person's navigation is activity, and so is each request of a program; a
+// page's own requests are only when they bring something, as a forgotten page
+// may go on asking for ever. On a WebSocket data counts, and on those of the
+// desktop only keys, the pointer and the clipboard.
+func (p *Panel) follow(w *responseWriter, r *http.Request, c paneltoken.Claims, rest string) {
+	use := w.visit.use
+	if w.upgrade {
+		j := judgeOf(c.Port, rest, c.Mode == paneltoken.View)
+		if _, unknown := j.(anyData); !unknown {
+			r.Header.Del("Sec-WebSocket-Extensions") // compressed, nobody could follow it
+		}
+		w.client = &clientFrames{judge: j, input: use.note, refuse: w.visit.refuse, filter: c.Mode == paneltoken.View}
+		if w.extended {
+			r.Body = w.client.body(r.Body)
+		}
+		return
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		if !clientOf(r).browser {
+			use.note()
+		}
+	default:
+		use.note()
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &notedBody{r.Body, use}
+	}
+}
+
+// notedBody is a request's body: each part of a long upload is activity.
+type notedBody struct {
+	io.ReadCloser
+	use *use
+}
+
+// Read reads and notes.
+func (b *notedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.use.note()
+	}
+	return n, err
 }
 
 // verify checks the token and what it may be used for here.
@@ -188,8 +240,6 @@ func (p *Panel) verify(token string) (paneltoken.Claims, error) {
 		return claims, endExpired.err
 	case err != nil:
 		return claims, apierror.Wrap(err, apierror.Forbidden, "token_invalid", "this panel link is not valid")
-	case claims.Mode == paneltoken.View:
-		return claims, apierror.New(apierror.Forbidden, "view_unsupported", "view-only links are not served by this edge")
 	}
 	return claims, nil
 }

@@ -169,7 +169,7 @@ func TestPanelRefuses(t *testing.T) {
 		{"unknown sandbox", other(func(c *paneltoken.Claims) { c.Sandbox = string(session.NewID()) }) + "/", 404, "sandbox_not_found"},
 		{"no sandbox id", other(func(c *paneltoken.Claims) { c.Sandbox = "../x" }) + "/", 404, "sandbox_not_found"},
 		{"unknown port", other(func(c *paneltoken.Claims) { c.Port = 3001 }) + "/", 404, "port_not_found"},
-		{"view mode", other(func(c *paneltoken.Claims) { c.Mode = paneltoken.View; c.Port = 8080 }) + "/", 403, "view_unsupported"},
+		{"view mode of another port", other(func(c *paneltoken.Claims) { c.Mode = paneltoken.View }) + "/", 403, "view_only"},
 	}
 	for _, tt := range tests {
 		for _, upgrade := range []bool{false, true} {

@@ -199,6 +199,8 @@ func frame(op byte, n int) []byte {
 	return append(h, bytes.Repeat([]byte("x"), n)...)
 }
 
+func noDeadline(time.Time) error { return nil }
+
 func TestFrameWriterClosesBetweenFrames(t *testing.T) {
 	for _, size := range []int{0, 1, 125, 126, 200, 70_000} {
 		for _, cut := range []int{1, 2, 3, 9, 64} {
@@ -207,7 +209,7 @@ func TestFrameWriterClosesBetweenFrames(t *testing.T) {
 				continue
 			}
 			var out bytes.Buffer
-			f := newFrameWriter(out.Write, func(time.Time) error { return nil })
+			f := newFrameWriter(out.Write, noDeadline)
 			if _, err := f.Write(append(frame(1, 5), whole[:cut]...)); err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +233,7 @@ func TestFrameWriterClosesBetweenFrames(t *testing.T) {
 
 func TestFrameWriterLeavesTheGuestsClose(t *testing.T) {
 	var out bytes.Buffer
-	f := newFrameWriter(out.Write, func(time.Time) error { return nil })
+	f := newFrameWriter(out.Write, noDeadline)
 	theirs := closeFrame(1000, "bye")
 	if _, err := f.Write(theirs); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"mime"
 	"net"
@@ -34,10 +35,11 @@ type hygiene struct {
 type responseWriter struct {
 	http.ResponseWriter
 	hygiene
-	own      http.Header // what the operator's handlers had set before
-	extended bool        // a WebSocket of HTTP/2 or HTTP/3
-	upgrade  bool        // the request asks for a WebSocket
-	visit    *visit      // nil until the token is checked
+	own      http.Header   // what the operator's handlers had set before
+	extended bool          // a WebSocket of HTTP/2 or HTTP/3
+	upgrade  bool          // the request asks for a WebSocket
+	visit    *visit        // nil until the token is checked
+	client   *clientFrames // what the client says on a WebSocket
 
 	status int
 	size   int64
@@ -129,11 +131,26 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	if !w.upgrade { // some other protocol: there is nothing to say at its end
 		w.visit.streaming(nil)
-		return conn, brw, nil
+		return &notedConn{conn, w.visit.use}, brw, nil
 	}
 	frames := newFrameWriter(conn.Write, conn.SetDeadline)
 	w.visit.streaming(frames)
-	return &streamConn{Conn: conn, frames: frames}, brw, nil
+	stream := &streamConn{Conn: conn, frames: frames}
+	// What came with the handshake is followed like the rest, and the buffers,
+	// which a stream has no use for, are let go.
+	early, err := brw.Peek(brw.Reader.Buffered())
+	if err != nil {
+		return conn, brw, err
+	}
+	if err := brw.Flush(); err != nil {
+		return conn, brw, err
+	}
+	w.client.src = conn
+	if len(early) > 0 {
+		w.client.src = io.MultiReader(bytes.NewReader(bytes.Clone(early)), conn)
+	}
+	stream.client = w.client
+	return stream, bufio.NewReadWriter(bufio.NewReaderSize(stream, 16), bufio.NewWriterSize(stream, 1)), nil
 }
 
 // clean makes a guest's header fit for an origin that is not the guest's.
@@ -148,6 +165,9 @@ func (w *responseWriter) clean(h http.Header) {
 		if v := w.own[name]; v != nil {
 			h[name] = v
 		}
+	}
+	if w.client != nil && w.client.filter {
+		h.Del("Sec-WebSocket-Extensions")
 	}
 	rewrite(h["Content-Security-Policy"], withoutFrameAncestors)
 	h.Set("Referrer-Policy", "same-origin")

@@ -26,11 +26,12 @@ type state struct {
 	rdb     redis.UniversalClient
 	records *records
 	visits  *visits
+	used    *activity
 	waker   *waker
 	metrics *metrics
 
 	end  context.CancelFunc
-	work sync.WaitGroup // goroutines of records
+	work sync.WaitGroup // goroutines of records and used
 }
 
 // joinState finds the state of a's Redis or makes it.
@@ -63,10 +64,12 @@ func newState(redisURL, api string, logger *zap.Logger) (*state, error) {
 	opts.DialerRetries = 1
 	life, end := context.WithCancel(context.Background())
 	s := &state{rdb: redis.NewUniversalClient(opts), metrics: newMetrics(), end: end}
-	s.visits = newVisits(s.metrics)
+	s.used = newActivity(s.rdb, logger)
+	s.visits = newVisits(s.metrics, s.used)
 	s.records = newRecords(life, &s.work, s.rdb, s.visits, s.metrics, logger)
 	s.waker = newWaker(api)
 	s.work.Go(s.records.follow)
+	s.work.Go(func() { s.used.run(life) })
 	return s, nil
 }
 

@@ -32,13 +32,15 @@ var (
 	endDeleted  = &ending{apierror.New(apierror.Gone, "sandbox_deleted", "the sandbox was deleted"), closePolicy, "deleted"}
 	endPort     = &ending{apierror.New(apierror.NotFound, "port_not_found", "the port is no longer registered"), closePolicy, "unregistered"}
 	endStopped  = &ending{apierror.New(apierror.Unavailable, "sandbox_paused", "the sandbox was paused"), closeGoingAway, "paused"}
+	endViewOnly = &ending{errViewDoes, closePolicy, "view_only"}
 	endShutdown = &ending{apierror.New(apierror.Unavailable, "edge_stopping", "the edge is shutting down"), closeGoingAway, "shutdown"}
 )
 
 // visits are the panel requests under way, streams included. They outlive a
 // reload of the configuration; see [state].
 type visits struct {
-	metrics *metrics
+	metrics  *metrics
+	activity *activity
 
 	mu     sync.Mutex // guards the fields below
 	open   map[session.ID]map[*visit]struct{}
@@ -54,8 +56,10 @@ type visit struct {
 	port        int
 	gen         int64 // 0 is not checked
 	incarnation int64
+	ended       <-chan struct{}
 	cancel      context.CancelCauseFunc
 	expiry      *time.Timer
+	use         *use
 
 	mu     sync.Mutex // guards the fields below
 	stream *frameWriter
@@ -64,8 +68,8 @@ type visit struct {
 	ending *ending
 }
 
-func newVisits(m *metrics) *visits {
-	return &visits{metrics: m, open: map[session.ID]map[*visit]struct{}{}}
+func newVisits(m *metrics, a *activity) *visits {
+	return &visits{metrics: m, activity: a, open: map[session.ID]map[*visit]struct{}{}}
 }
 
 // begin registers a visit. Its context ends when the token does, or the
@@ -73,7 +77,7 @@ func newVisits(m *metrics) *visits {
 // done when the response is complete.
 func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.Record) (*visit, context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	v := &visit{all: vs, sid: rec.ID, port: c.Port, gen: c.Gen, incarnation: rec.Incarnation, cancel: cancel}
+	v := &visit{all: vs, sid: rec.ID, port: c.Port, gen: c.Gen, incarnation: rec.Incarnation, ended: ctx.Done(), cancel: cancel}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if vs.closed {
@@ -85,6 +89,7 @@ func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.R
 	}
 	vs.open[v.sid][v] = struct{}{}
 	vs.work.Add(1)
+	v.use = vs.activity.begin(rec)
 	left := time.Until(c.Expires)
 	if left <= 0 { // accepted within the leeway for clocks
 		left += paneltoken.Leeway
@@ -97,6 +102,7 @@ func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.R
 func (v *visit) done() {
 	v.expiry.Stop()
 	v.cancel(nil)
+	v.all.activity.end(v.use)
 	v.mu.Lock()
 	v.over = true
 	if v.active {
@@ -148,8 +154,16 @@ func (v *visit) end(e *ending) {
 	v.all.closeStream(v, v.stream, e)
 }
 
-// ended gives why the edge ended the visit, if it did.
-func (v *visit) ended() *ending {
+// refuse ends the visit of a looker-on who tried more, and waits until it is
+// over: the reader it stops must not be faster than the close frame.
+func (v *visit) refuse() error {
+	v.end(endViewOnly)
+	<-v.ended
+	return errStreamClosed
+}
+
+// why gives why the edge ended the visit, if it did.
+func (v *visit) why() *ending {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.ending
@@ -167,6 +181,9 @@ func (vs *visits) closeStream(v *visit, w *frameWriter, e *ending) {
 // reconcile ends the visits that rec no longer allows. A nil rec is a sandbox
 // that is gone.
 func (vs *visits) reconcile(id session.ID, rec *session.Record) {
+	if rec != nil {
+		vs.activity.learn(rec)
+	}
 	for _, v := range vs.of(id) {
 		if e := v.refusedBy(rec); e != nil {
 			v.end(e)
