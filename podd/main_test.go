@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -163,33 +164,90 @@ func TestCommandsOutlivePodd(t *testing.T) {
 }
 
 // Orphans are reaped, and no command's exit code is lost to that.
-func testReaping(t *testing.T, p *podd) {
-	var all sync.WaitGroup
+func testReaping(t *testing.T, p *podd, commands int) {
+	stop := make(chan struct{})
+	var orphans, all sync.WaitGroup
+	orphans.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				p.run(t, "for i in 1 2 3 4 5 6 7 8; do (setsid true &) ; (true &) ; done")
+			}
+		}
+	})
 	for range 4 {
 		all.Go(func() {
-			for range 50 {
-				if r := p.run(t, "(setsid true &) ; (true &) ; exit 3"); r.ExitCode == nil || *r.ExitCode != 3 {
-					t.Errorf("got %+v", r.Status)
+			for i := range commands / 4 {
+				want := i % 256
+				if r := p.run(t, "exit "+strconv.Itoa(want)); r.ExitCode == nil || *r.ExitCode != want {
+					t.Errorf("exit %d: got %+v", want, r.Status)
 				}
 			}
 		})
 	}
 	all.Wait()
+	close(stop)
+	orphans.Wait()
 	testutil.Eventually(t, "no zombies are left", func() bool {
-		return strings.TrimSpace(p.run(t, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z '$PPID' '").Output) == "0"
+		return strings.TrimSpace(p.run(t, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '$PPID' '").Output) == "0"
 	})
 }
 
-func TestOrphansAreReaped(t *testing.T) { testReaping(t, start(t, t.TempDir())) }
+func TestOrphansAreReaped(t *testing.T) { testReaping(t, start(t, t.TempDir()), 200) }
 
-func TestOrphansAreReapedAsPID1(t *testing.T) {
+// startPID1 starts podd as process 1 of a PID namespace.
+func startPID1(t *testing.T) *podd {
+	t.Helper()
 	testutil.NeedRoot(t)
 	p := startIn(t, t.TempDir(), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS},
 		"/bin/sh", "-c", `mount --make-rprivate / && mount -t proc proc /proc && exec "$0" "$@"`)
 	if r := p.run(t, "echo $PPID"); r.Output != "1\n" {
 		t.Fatalf("podd is process %s", r.Output)
 	}
-	testReaping(t, p)
+	return p
+}
+
+func TestOrphansAreReapedAsPID1(t *testing.T) { testReaping(t, startPID1(t), 2000) }
+
+// A number that the kernel has given to another process is never signalled.
+func TestARecycledNumberIsSpared(t *testing.T) {
+	p := startPID1(t)
+	root := uint32(0)
+	run := func(command string) poddapi.RunResponse {
+		t.Helper()
+		r, err := p.Run(t.Context(), poddapi.RunRequest{Command: command, UID: &root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	old := run("true")
+	// The next process gets the number after the one that is written.
+	var stranger poddapi.RunResponse
+	testutil.Eventually(t, "the number is given again", func() bool {
+		if stranger.ID != "" {
+			p.post(t, "/v1/commands/"+stranger.ID+"/kill")
+		}
+		var err error
+		stranger, err = p.Run(t.Context(), poddapi.RunRequest{Command: fmt.Sprintf(
+			"echo %d > /proc/sys/kernel/ns_last_pid; setsid sleep 300 & echo $! ; wait", old.PID-1), UID: &root, Background: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l poddapi.Logs
+		p.get(t, "/v1/commands/"+stranger.ID+"/logs?wait_ms=10000", &l)
+		return l.Content == fmt.Sprintln(old.PID)
+	})
+	var killed poddapi.KillExited
+	p.call(t, "POST", "/v1/commands/"+old.ID+"/kill", &killed)
+	if killed.Word != "exited" || killed.PID != old.PID {
+		t.Errorf("got %+v", killed)
+	}
+	if r := run(fmt.Sprintf("kill -0 %d", old.PID)); *r.ExitCode != 0 {
+		t.Errorf("the stranger is gone: %q", r.Output)
+	}
 }
 
 // As in most containers, root may not look into other users' processes.
@@ -206,11 +264,9 @@ func TestKillWithoutPtrace(t *testing.T) {
 	}
 }
 
-func TestPoddStaysSmall(t *testing.T) {
-	p := start(t, t.TempDir())
-	if _, err := p.Run(t.Context(), poddapi.RunRequest{Command: "yes | head -c 200000000", OutputLimit: 10}); err != nil {
-		t.Fatal(err)
-	}
+// resident is podd's memory in bytes.
+func (p *podd) resident(t *testing.T) int {
+	t.Helper()
 	var kb int
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -219,7 +275,92 @@ func TestPoddStaysSmall(t *testing.T) {
 	for line := range strings.Lines(string(status)) {
 		fmt.Sscanf(line, "VmRSS: %d kB", &kb)
 	}
-	if kb == 0 || kb > 40<<10 {
-		t.Errorf("%d kB are resident", kb)
+	if kb == 0 {
+		t.Fatalf("no VmRSS in %s", status)
+	}
+	return kb << 10
+}
+
+// A command that writes for ever costs neither memory nor disk, and never
+// waits.
+func TestEndlessOutput(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	bg, err := p.Run(t.Context(), poddapi.RunRequest{Command: "yes", Background: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mark := range []int64{100 << 20, 400 << 20, 1 << 30} {
+		var s poddapi.Status
+		testutil.Eventually(t, fmt.Sprintf("%d bytes are written", mark), func() bool {
+			p.get(t, "/v1/commands/"+bg.ID+"/status", &s)
+			return s.Cursor >= mark
+		})
+		if n := p.resident(t); n > 40<<20 {
+			t.Errorf("after %d bytes %d are resident", mark, n)
+		}
+		if n := size(t, dir); n > 20<<20 {
+			t.Errorf("after %d bytes %d are on the disk", mark, n)
+		}
+		if !s.Running || !s.Truncated {
+			t.Errorf("got %+v", s)
+		}
+	}
+	p.post(t, "/v1/commands/"+bg.ID+"/kill")
+	if r := p.run(t, "yes | head -c 100000000"); len(r.Output) != poddapi.MaxOutput || !r.Truncated {
+		t.Errorf("in the foreground: got %d bytes", len(r.Output))
+	}
+}
+
+// size is what the files below dir take.
+func size(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var fi os.FileInfo
+			if fi, err = d.Info(); err == nil {
+				n += fi.Size()
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// After a crash, what was finished is there, what ran is not taken for
+// finished, and no id is given again.
+func TestCommandsOutliveACrash(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir)
+	short, long := p.run(t, "echo kept; exit 3"), p.run(t, "yes kept | head -c 3000000")
+	bg, err := p.Run(t.Context(), poddapi.RunRequest{Command: "echo begun; exec sleep 300", Background: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.rt.CloseIdleConnections()
+	p.cmd.Process.Kill()
+	p.cmd.Wait() // "signal: killed"
+	p = start(t, dir)
+	var l poddapi.Logs
+	if p.get(t, "/v1/commands/"+short.ID+"/logs", &l); l.Content != "kept\n" || *l.ExitCode != 3 {
+		t.Errorf("got %+v", l)
+	}
+	if p.get(t, "/v1/commands/"+long.ID+"/logs?cursor=2999999", &l); l.Content != "\n" || l.Cursor != 3_000_000 || *l.ExitCode != 0 {
+		t.Errorf("got %+v", l)
+	}
+	l = poddapi.Logs{}
+	if p.get(t, "/v1/commands/"+bg.ID+"/logs", &l); l.Running || l.ExitCode != nil {
+		t.Errorf("got %+v", l)
+	}
+	if q, err := procfs.Read(bg.PID); err == nil && !q.Zombie() {
+		t.Errorf("process %d lives, and nobody takes its output", bg.PID)
+	}
+	for range 3 {
+		if id := p.run(t, "true").ID; id == short.ID || id == long.ID || id == bg.ID {
+			t.Errorf("id %s is given again", id)
+		}
 	}
 }

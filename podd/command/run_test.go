@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -37,14 +38,87 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// Every byte that the leader wrote is in the answer, although somebody else
+// holds the pipe and never lets go.
 func TestEveryByteOfTheLeaderIsThere(t *testing.T) {
 	m := manager(t)
-	for range 40 {
-		_, out := run(t, m, poddapi.RunRequest{Command: `sleep 300 & head -c 300000 /dev/zero | tr '\0' a; printf END`})
-		if len(out) != 300003 || !strings.HasSuffix(out, "END") {
-			t.Fatalf("got %d bytes", len(out))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 125 {
+				c, _, err := m.Run(poddapi.RunRequest{Command: `sleep 300 & head -c 300000 /dev/zero | tr '\0' a; printf END`})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				<-c.Done()
+				if n := c.Status().Cursor; n != 300_003 {
+					t.Errorf("got %d bytes", n)
+				}
+				if p, _, err := c.Read(299_999, 100); string(p) != "aEND" || err != nil {
+					t.Errorf("got %q, %v", p, err)
+				}
+				if _, err := c.Kill(); err != nil { // the sleep
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// What a command leaves behind, however it does so, holds up no answer.
+func TestNothingHoldsUpTheAnswer(t *testing.T) {
+	m := manager(t)
+	for command, want := range map[string]string{
+		"sleep 300 & echo hi":                                             "hi\n",
+		"nohup sh -c 'sleep 300 &' ; echo hi":                             "hi\n",
+		"setsid sleep 300 & echo hi":                                      "hi\n",
+		"(setsid sh -c 'sleep 300 & sleep 300' &) ; echo hi":              "hi\n",
+		"exec 3>&1; sleep 300 >&3 & echo hi":                              "hi\n",
+		"perl -e 'use POSIX; fork && exit; setsid; sleep 300'; echo hi":   "hi\n",
+		"trap '' HUP TERM; sleep 300 & disown; echo hi":                   "hi\n",
+		"read x; echo $?":                                                 "1\n",
+		"cat; echo $?":                                                    "0\n",
+		"cat <<'EOF'\na 'b' \"c\" $d `e`\nEOF\ncat":                       "a 'b' \"c\" $d `e`\n",
+		"exit 7; echo no":                                                 "",
+		"printf 'a\\n\\n  b\\r10%%\\r20%%\\n  end'":                       "a\n\n  b\r10%\r20%\n  end",
+		"PROMPT_COMMAND='exit 1'; echo ok":                                "ok\n",
+		"seq 1 20000 | tail -1; echo END >&2":                             "20000\nEND\n",
+		"no_such_command 2>/dev/null; echo $?; no_such_command || echo $": "127\n",
+	} {
+		c := start(t, m, poddapi.RunRequest{Command: command})
+		select {
+		case <-c.Done():
+		case <-time.After(patience):
+			t.Errorf("%s: no end", command)
+		}
+		if out := all(t, c); !strings.HasPrefix(out, want) || want == "" && out != "" {
+			t.Errorf("%s: got %q", command, out)
+		}
+		c.Kill()
+	}
+}
+
+// A command that failed to be found says so, not only by its exit code.
+func TestNotFoundSaysSo(t *testing.T) {
+	m := manager(t)
+	for command, want := range map[string]string{"no_such_command_x": "not found", "/etc/passwd": "denied"} {
+		if _, out := run(t, m, poddapi.RunRequest{Command: command}); !strings.Contains(out, want) {
+			t.Errorf("%s: got %q", command, out)
 		}
 	}
+}
+
+// What is remembered of a finished command is no goroutine and no timer.
+func TestFinishedCommandsCostNothing(t *testing.T) {
+	m := manager(t)
+	run(t, m, poddapi.RunRequest{Command: "true"})
+	before := runtime.NumGoroutine()
+	for range 300 {
+		run(t, m, poddapi.RunRequest{Command: ":", TimeoutMS: time.Hour.Milliseconds()})
+	}
+	testutil.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestStragglersWriteOn(t *testing.T) {
@@ -165,6 +239,9 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, c, "50 132")
+	if _, out := run(t, m, poddapi.RunRequest{Command: "stty size", PTY: &poddapi.Size{}}); out != "24 80\r\n" {
+		t.Errorf("by default: got %q", out)
+	}
 	// A terminal's end of input is a character.
 	c = start(t, m, poddapi.RunRequest{Command: "cat; echo over", PTY: &poddapi.Size{}, Background: true})
 	if err := c.Input(t.Context(), strings.NewReader("hello\n"), true); err != nil {

@@ -109,21 +109,41 @@ func TestArchive(t *testing.T) {
 
 func TestPorts(t *testing.T) {
 	p := start(t, server.Options{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
-	for _, got := range call[poddapi.Ports](p, "GET", "/v1/ports", nil).Ports {
-		if got.Port == port {
-			if got.Address != "127.0.0.1" || got.Family != "ipv4" || got.PID != os.Getpid() || got.Command == "" {
-				t.Errorf("got %+v", got)
+	for family, addr := range map[string]string{"ipv4": "127.0.0.1:0", "ipv6": "[::]:0"} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			testutil.Skip(t, err.Error())
+		}
+		defer l.Close()
+		port := l.Addr().(*net.TCPAddr)
+		var got []poddapi.ListeningPort
+		for _, lp := range call[poddapi.Ports](p, "GET", "/v1/ports", nil).Ports {
+			if lp.Port == port.Port {
+				got = append(got, lp)
 			}
-			return
+		}
+		if len(got) != 1 || got[0].Address != port.IP.String() || got[0].Family != family || got[0].PID != os.Getpid() || got[0].Command == "" {
+			t.Errorf("%s: got %+v", addr, got)
 		}
 	}
-	t.Errorf("port %d is not listed", port)
+}
+
+// What is sent is what is there, whatever its size.
+func TestSizes(t *testing.T) {
+	p := start(t, server.Options{})
+	path := t.TempDir() + "/f"
+	for _, n := range []int{0, 1, 18 << 10, 32<<10 + 1, 1 << 20, 20<<20 + 7} {
+		data := make([]byte, n)
+		for i := range data {
+			data[i] = byte(i * 7 / 3)
+		}
+		if w := call[poddapi.Written](p, "PUT", "/v1/files"+query("path", path), string(data)); w.Size != int64(n) {
+			t.Errorf("%d: got %+v", n, w)
+		}
+		if _, _, got := p.do("GET", "/v1/files"+query("path", path), nil); !bytes.Equal(got, data) {
+			t.Errorf("%d: got %d other bytes", n, len(got))
+		}
+	}
 }
 
 func TestTunnel(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/podd/command"
@@ -93,6 +94,25 @@ func TestLifecycle(t *testing.T) {
 	call[poddapi.RunResponse](p, "POST", "/v1/commands/run", poddapi.RunRequest{Command: "true"})
 	if d.stopped != 2 || d.allowed != 1 {
 		t.Errorf("got %+v", d)
+	}
+}
+
+func TestResumeCorrectsTheClock(t *testing.T) {
+	var set []time.Time
+	p := start(t, server.Options{SetClock: func(now time.Time) error { set = append(set, now); return nil }})
+	for name, c := range map[string]struct {
+		off  time.Duration // the caller's clock from podd's
+		want bool
+	}{
+		"slept": {time.Hour, true}, "a little": {time.Second, true}, "in time": {0, false},
+		"the message took its time": {-2 * time.Second, false}, "ahead": {-time.Minute, true},
+	} {
+		set = nil
+		now := time.Now().Add(c.off)
+		call[poddapi.Resumed](p, "POST", "/v1/lifecycle/resume", poddapi.ResumeRequest{Now: &now})
+		if got := len(set) == 1 && set[0].Equal(now); got != c.want || len(set) > 1 {
+			t.Errorf("%s: set to %v", name, set)
+		}
 	}
 }
 
