@@ -162,7 +162,13 @@ func (r *replica) try(ctx context.Context, method, path, body string) (answer, e
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, data}, err
+	a := answer{resp.StatusCode, resp.Header, data}
+	if err == nil {
+		if verr := validate(req, body, a); verr != nil {
+			r.t.Errorf("%s %s: not as openapi.yaml says: %v", method, path, verr)
+		}
+	}
+	return a, err
 }
 
 // want calls and fails the test for another status.
