@@ -24,16 +24,15 @@ type child struct {
 // program gets a process group of its own, so that a Ctrl-C at the terminal
 // reaches only this one, which ends the others in their order.
 func startChild(data, name, path string, args, env []string) (*child, error) {
-	logs := filepath.Join(data, "logs")
-	if err := os.MkdirAll(logs, 0o700); err != nil {
-		return nil, err
-	}
-	c := &child{name: name, log: filepath.Join(logs, name+".log"), done: make(chan struct{})}
+	c := &child{name: name, log: filepath.Join(data, "logs", name+".log"), done: make(chan struct{})}
 	f, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := giveToCaller(c.log); err != nil {
+		return nil, err
+	}
 	c.cmd = exec.Command(path, args...)
 	c.cmd.Stdout, c.cmd.Stderr = f, f
 	c.cmd.Env = append(os.Environ(), env...)

@@ -48,6 +48,13 @@ func start(ctx context.Context, c Config, out io.Writer) (_ *stack, err error) {
 	if err := checkPorts(c); err != nil {
 		return nil, err
 	}
+	logs := filepath.Join(c.Data, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	if err := errors.Join(giveToCaller(c.Data), giveToCaller(logs)); err != nil {
+		return nil, err
+	}
 	s := &stack{cfg: c, died: make(chan error, 1), closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -225,7 +232,7 @@ func writeFacts(path string, f facts) error {
 		return err
 	}
 	_, err = tmp.Write(append(data, '\n'))
-	if err = errors.Join(err, tmp.Close()); err == nil {
+	if err = errors.Join(err, tmp.Close(), giveToCaller(tmp.Name())); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
