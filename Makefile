@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
 
-.PHONY: check build run test screenshots fmt vet lint xcaddy clean
+.PHONY: check build run test screenshots fmt vet lint xcaddy bench-podd clean
 
 check: fmt vet lint test
 
@@ -44,6 +44,10 @@ lint:
 # The module in a Caddy that somebody else builds.
 xcaddy:
 	deploy/xcaddy.sh $(XCADDY)
+
+# podd beside what it competes with, as a table.
+bench-podd:
+	$(GO) run ./podd/bench $(ARGS)
 
 clean:
 	rm -rf bin
