@@ -123,6 +123,23 @@ func checkEnvs(m map[string]string) error {
 	return nil
 }
 
+// metadataSets gives pairs as they are, and as E2B's clients mean them, which
+// escape names and values once more.
+func metadataSets(pairs url.Values) []map[string]string {
+	plain, escaped := map[string]string{}, map[string]string{}
+	for k := range pairs {
+		v := pairs.Get(k)
+		plain[k] = v
+		uk, kerr := url.PathUnescape(k)
+		uv, verr := url.PathUnescape(v)
+		if kerr != nil || verr != nil {
+			return []map[string]string{plain}
+		}
+		escaped[uk] = uv
+	}
+	return []map[string]string{plain, escaped}
+}
+
 // listQuery reads the filters and the page of a list call. As in E2B's, states
 // are separated by commas and metadata is a query string of its own.
 func listQuery(q url.Values) (f Filter, token string, limit int, err error) {
@@ -140,10 +157,16 @@ func listQuery(q url.Values) (f Filter, token string, limit int, err error) {
 		if err != nil {
 			return f, "", 0, apierror.New(apierror.Invalid, "invalid_metadata", "the metadata filter is written like a query string")
 		}
-		f.Metadata = map[string]string{}
-		for k := range pairs {
-			f.Metadata[k] = pairs.Get(k)
+		f.Metadata = metadataSets(pairs)
+	}
+	f.Template = q.Get("template")
+	if raw := q.Get("startedAfter"); raw != "" {
+		if f.StartedAfter, err = time.Parse(time.RFC3339, raw); err != nil {
+			return f, "", 0, apierror.New(apierror.Invalid, "invalid_time", "startedAfter is a time such as 2026-11-13T16:30:00Z")
 		}
+	}
+	if order := q.Get("order"); order != "" && order != "desc" {
+		return f, "", 0, apierror.New(apierror.Invalid, "invalid_order", "lists have the youngest sandbox first")
 	}
 	limit = defaultLimit
 	if raw := q.Get("limit"); raw != "" {

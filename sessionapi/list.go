@@ -19,20 +19,27 @@ type Filter struct {
 	// States the sandbox is in one of; default running and paused, which is
 	// all that E2B's clients know.
 	States []session.State
-	// Metadata the sandbox has all of.
-	Metadata map[string]string
+	// Metadata are sets of pairs; the sandbox has all of one of them. None means
+	// that any will do.
+	Metadata []map[string]string
+	// Template is the sandbox's, unless empty.
+	Template string
+	// StartedAfter is no later than the sandbox's start.
+	StartedAfter time.Time
 }
 
 func (f *Filter) passes(rec *session.Record) bool {
-	if !slices.Contains(f.States, rec.State) {
+	if !slices.Contains(f.States, rec.State) || f.Template != "" && f.Template != rec.Template || rec.StartedAt.Before(f.StartedAfter) {
 		return false
 	}
-	for k, v := range f.Metadata {
-		if got, ok := rec.Metadata[k]; !ok || got != v {
-			return false
+	return len(f.Metadata) == 0 || slices.ContainsFunc(f.Metadata, func(pairs map[string]string) bool {
+		for k, v := range pairs {
+			if got, ok := rec.Metadata[k]; !ok || got != v {
+				return false
+			}
 		}
-	}
-	return true
+		return true
+	})
 }
 
 // listBatch is how many records are read at once.

@@ -2,6 +2,7 @@ package sessionapi
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"time"
 
@@ -18,6 +19,9 @@ type sandboxView struct {
 	EnvdVersion string            `json:"envdVersion"`
 	Domain      *string           `json:"domain"`
 	State       session.State     `json:"state"`
+	CPUCount    int64             `json:"cpuCount"`   // 0 without a limit
+	MemoryMB    int64             `json:"memoryMB"`   // likewise
+	DiskSizeMB  int64             `json:"diskSizeMB"` // there is no limit
 	StartedAt   time.Time         `json:"startedAt"`
 	EndAt       time.Time         `json:"endAt"`
 	Metadata    map[string]string `json:"metadata"`
@@ -40,7 +44,8 @@ const (
 	envdVersion = "0.1.0"
 )
 
-func viewOf(rec *session.Record) sandboxView {
+func (a *api) view(rec *session.Record) sandboxView {
+	tmpl, _ := a.template(rec.Template) // one that is gone has no limits to show
 	v := sandboxView{
 		SandboxID:     string(rec.ID),
 		TemplateID:    rec.Template,
@@ -48,6 +53,8 @@ func viewOf(rec *session.Record) sandboxView {
 		ClientID:      clientID,
 		EnvdVersion:   envdVersion,
 		State:         rec.State,
+		CPUCount:      int64(math.Ceil(tmpl.CPUs)),
+		MemoryMB:      tmpl.Memory >> 20,
 		StartedAt:     rec.StartedAt,
 		EndAt:         rec.EndAt,
 		Metadata:      rec.Metadata,
@@ -118,7 +125,7 @@ func (a *api) create(w http.ResponseWriter, r *http.Request, caller Caller) erro
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusCreated, viewOf(rec))
+	return writeJSON(w, http.StatusCreated, a.view(rec))
 }
 
 func (a *api) listV1(w http.ResponseWriter, r *http.Request, caller Caller) error {
@@ -147,13 +154,13 @@ func (a *api) list(w http.ResponseWriter, r *http.Request, caller Caller, q map[
 	}
 	views := make([]sandboxView, len(recs))
 	for i, rec := range recs {
-		views[i] = viewOf(rec)
+		views[i] = a.view(rec)
 	}
 	return writeJSON(w, http.StatusOK, views)
 }
 
 func (a *api) get(w http.ResponseWriter, _ *http.Request, rec *session.Record) error {
-	return writeJSON(w, http.StatusOK, viewOf(rec))
+	return writeJSON(w, http.StatusOK, a.view(rec))
 }
 
 func (a *api) delete(w http.ResponseWriter, r *http.Request, rec *session.Record) error {
@@ -180,7 +187,7 @@ func (a *api) resume(w http.ResponseWriter, r *http.Request, rec *session.Record
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusCreated, viewOf(rec))
+	return writeJSON(w, http.StatusCreated, a.view(rec))
 }
 
 func (a *api) connect(w http.ResponseWriter, r *http.Request, rec *session.Record) error {
@@ -202,7 +209,7 @@ func (a *api) connect(w http.ResponseWriter, r *http.Request, rec *session.Recor
 	if resumed {
 		status = http.StatusCreated
 	}
-	return writeJSON(w, status, viewOf(rec))
+	return writeJSON(w, status, a.view(rec))
 }
 
 func (a *api) timeout(w http.ResponseWriter, r *http.Request, rec *session.Record) error {
