@@ -258,10 +258,10 @@ func (s *Service) edit(ctx context.Context, id session.ID, change func(*session.
 func (s *Service) lookAt(rec *session.Record) time.Time {
 	switch {
 	case rec.State.Transient():
-		return time.Now().Add(s.opts.LeaseTTL)
+		return s.clock.now().Add(s.opts.LeaseTTL)
 	case rec.State == session.Running:
 		if rec.IdleSeconds > 0 {
-			return earlier(rec.EndAt, time.Now().Add(seconds(rec.IdleSeconds)))
+			return earlier(rec.EndAt, s.clock.now().Add(seconds(rec.IdleSeconds)))
 		}
 		return rec.EndAt
 	case rec.State == session.Failed:

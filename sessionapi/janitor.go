@@ -61,7 +61,7 @@ func (s *Service) sweep(me string) (bool, error) {
 	if err != nil || !leads {
 		return false, err
 	}
-	ids, err := s.store.Due(s.ctx, time.Now(), sweepBatch)
+	ids, err := s.store.Due(s.ctx, s.clock.now(), sweepBatch)
 	if err != nil {
 		return true, err
 	}
@@ -71,7 +71,7 @@ func (s *Service) sweep(me string) (bool, error) {
 			return
 		}
 		s.log.Warn("sandbox not settled, the janitor tries again", zap.String("sandbox", string(id)), zap.Error(err))
-		if err := s.postpone(id, time.Now().Add(retryAfter)); err != nil {
+		if err := s.postpone(id, s.clock.now().Add(retryAfter)); err != nil {
 			s.log.Debug("look not postponed, the next one is at once", zap.String("sandbox", string(id)), zap.Error(err))
 		}
 	})
@@ -189,18 +189,21 @@ func (s *Service) look(ctx context.Context, id session.ID) error {
 		return s.store.Forget(ctx, id)
 	}
 	if s.ours(rec) != nil {
-		return s.store.Postpone(ctx, id, time.Now().Add(time.Minute)) // for a replica with that runtime
+		return s.store.Postpone(ctx, id, s.clock.now().Add(time.Minute)) // for a replica with that runtime
 	}
 	if rec.State.Transient() {
 		if rec, err = s.takeOver(ctx, id); err != nil {
 			return err
 		}
 	}
+	if rec.State.Transient() { // somebody works on it, or died since: soon again
+		return s.postpone(id, s.clock.now().Add(s.opts.LeaseTTL/5))
+	}
 	switch rec.State {
 	case session.Running:
 		return s.endOf(ctx, rec)
 	case session.Failed:
-		if ended(rec) {
+		if s.ended(rec) {
 			return s.Delete(ctx, id)
 		}
 	}
@@ -230,12 +233,12 @@ func (s *Service) takeOver(ctx context.Context, id session.ID) (*session.Record,
 // endOf pauses or deletes a running sandbox whose end has come, or that nobody
 // used for its idle time.
 func (s *Service) endOf(ctx context.Context, rec *session.Record) error {
-	if ended(rec) {
+	if s.ended(rec) {
 		if rec.AutoPause {
-			_, err := s.pauseIf(ctx, rec.ID, ended)
+			_, err := s.pauseIf(ctx, rec.ID, s.ended)
 			return err
 		}
-		_, err := s.deleteIf(ctx, rec.ID, ended)
+		_, err := s.deleteIf(ctx, rec.ID, s.ended)
 		return err
 	}
 	next := rec.EndAt
@@ -244,11 +247,11 @@ func (s *Service) endOf(ctx context.Context, rec *session.Record) error {
 		if err != nil {
 			return err
 		}
-		if !time.Now().Before(idleAt) {
+		if !s.clock.now().Before(idleAt) {
 			_, err := s.pauseIf(ctx, rec.ID, func(r *session.Record) bool {
 				// It may have been used, or resumed, since.
 				at, err := s.idleAt(ctx, r)
-				return err == nil && !time.Now().Before(at)
+				return err == nil && !s.clock.now().Before(at)
 			})
 			return err
 		}
@@ -265,10 +268,10 @@ func (s *Service) idleAt(ctx context.Context, rec *session.Record) (time.Time, e
 
 // ended reports whether the sandbox's hard end has come. A sandbox that was
 // resumed meanwhile has a new one.
-func ended(rec *session.Record) bool {
+func (s *Service) ended(rec *session.Record) bool {
 	switch rec.State {
 	case session.Running, session.Failed:
-		return !time.Now().Before(rec.EndAt)
+		return !s.clock.now().Before(rec.EndAt)
 	}
 	return false
 }

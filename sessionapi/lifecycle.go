@@ -30,7 +30,7 @@ func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) 
 	if !ok {
 		return nil, apierror.New(apierror.NotFound, "template_not_found", "there is no template %q", req.Template)
 	}
-	now := time.Now().UTC()
+	now := s.clock.now()
 	rec := &session.Record{
 		ID:             session.NewID(),
 		Owner:          caller.Name,
@@ -133,7 +133,7 @@ func (s *Service) Connect(ctx context.Context, rec *session.Record, timeout time
 		return rec, false, nil
 	}
 	rec, err := s.edit(ctx, rec.ID, func(r *session.Record) error {
-		r.EndAt = later(r.EndAt, time.Now().UTC().Add(timeout))
+		r.EndAt = later(r.EndAt, s.clock.now().Add(timeout))
 		return nil
 	})
 	return rec, false, err

@@ -149,7 +149,7 @@ type minted struct {
 // with what change does in the same write, and then signs the tokens: no token
 // is out that the tombstone would not outlive.
 func (s *Service) mint(ctx context.Context, id session.ID, expires time.Duration, change func(*session.Record), ports []int, mode paneltoken.Mode) (minted, error) {
-	now := time.Now().UTC().Truncate(time.Second)
+	now := s.clock.now().Truncate(time.Second)
 	m := minted{tokens: map[int]string{}, expires: now.Add(expires)}
 	rec, err := s.edit(ctx, id, func(r *session.Record) error {
 		for _, p := range ports {

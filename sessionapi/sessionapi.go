@@ -82,6 +82,9 @@ type Options struct {
 	// AuditInterval is how often it goes through all sandboxes; default 1 min.
 	AuditInterval time.Duration
 
+	// Now is this machine's clock; default time.Now. How far it is from the
+	// store's does not matter.
+	Now func() time.Time
 	// Logger defaults to none.
 	Logger *zap.Logger
 	// Metrics defaults to none.
@@ -109,6 +112,9 @@ func (o *Options) withDefaults() Options {
 			*d = def
 		}
 	}
+	if out.Now == nil {
+		out.Now = time.Now
+	}
 	if out.Logger == nil {
 		out.Logger = zap.NewNop()
 	}
@@ -129,6 +135,7 @@ type Service struct {
 	log       *zap.Logger
 	metrics   *Metrics
 	podds     *podds
+	clock     clock
 	changes   *changes
 
 	ctx context.Context // the Service's own lifetime
@@ -166,10 +173,12 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 		shares:   map[string]*shared{},
 	}
 	s.SetTemplates(s.opts.Templates)
+	s.clock.own = s.opts.Now
 	s.log, s.metrics = s.opts.Logger, s.opts.Metrics
 	s.podds = newPodds(s.opts.SocketDir)
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.spawn(func() { s.store.Watch(s.ctx, s.changes.notify) })
+	s.spawn(func() { s.clock.follow(s.ctx, s.store) })
 	s.spawn(s.sweepLoop)
 	if w, ok := rt.(Watcher); ok {
 		s.spawn(func() { s.watchRuntime(w) })

@@ -80,7 +80,7 @@ func (h *held) start(ctx context.Context, rec *session.Record) (*session.Record,
 			return nil, fmt.Errorf("write environment: %w", err)
 		}
 	}
-	now := time.Now().UTC()
+	now := s.clock.now()
 	out, err := h.finish(ctx, func(r *session.Record) {
 		r.State, r.Reason = session.Running, ""
 		r.Endpoint, r.Ref = handle.Endpoint, handle.Ref
@@ -230,7 +230,7 @@ func (h *held) erase(ctx context.Context, rec *session.Record) error {
 	_, err = s.update(ctx, rec.ID, Write{Lease: &h.lease, Release: true, Expire: s.tombstoneLife(rec)}, func(r *session.Record) error {
 		*r = session.Record{
 			ID: r.ID, Owner: r.Owner, Template: r.Template, Runtime: r.Runtime, State: session.Deleted,
-			Gen: r.Gen, Incarnation: r.Incarnation, CreatedAt: r.CreatedAt, EndAt: time.Now().UTC(), TokensUntil: r.TokensUntil,
+			Gen: r.Gen, Incarnation: r.Incarnation, CreatedAt: r.CreatedAt, EndAt: s.clock.now(), TokensUntil: r.TokensUntil,
 		}
 		return nil
 	})
@@ -246,7 +246,7 @@ func (h *held) erase(ctx context.Context, rec *session.Record) error {
 
 // tombstoneLife is how long clients with a panel token can still come.
 func (s *Service) tombstoneLife(rec *session.Record) time.Duration {
-	return max(minTombstone, time.Until(rec.TokensUntil)+paneltoken.Leeway)
+	return max(minTombstone, s.clock.until(rec.TokensUntil)+paneltoken.Leeway)
 }
 
 // Why sandboxes fail.

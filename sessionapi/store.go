@@ -62,6 +62,8 @@ type Store interface {
 
 	// Deployment names this store for ever. It is a word of [a-z0-9].
 	Deployment(ctx context.Context) (string, error)
+	// Time is the store's clock.
+	Time(ctx context.Context) (time.Time, error)
 	// Lead makes holder the one that does the janitor's work for ttl, unless
 	// another is.
 	Lead(ctx context.Context, holder string, ttl time.Duration) (bool, error)

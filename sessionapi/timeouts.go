@@ -12,7 +12,7 @@ import (
 // SetTimeout moves the running sandbox's end to timeout from now.
 func (s *Service) SetTimeout(ctx context.Context, rec *session.Record, timeout time.Duration) error {
 	return s.moveEnd(ctx, rec, func(r *session.Record) {
-		r.EndAt = time.Now().UTC().Add(timeout)
+		r.EndAt = s.clock.now().Add(timeout)
 		r.TimeoutSeconds = int64(timeout / time.Second)
 	})
 }
@@ -24,7 +24,7 @@ func (s *Service) Refresh(ctx context.Context, rec *session.Record, d time.Durat
 		if d == 0 {
 			d = seconds(r.TimeoutSeconds)
 		}
-		r.EndAt = later(r.EndAt, time.Now().UTC().Add(d))
+		r.EndAt = later(r.EndAt, s.clock.now().Add(d))
 	})
 }
 
@@ -48,7 +48,7 @@ func (s *Service) touch(ctx context.Context, rec *session.Record) {
 	if rec.IdleSeconds == 0 {
 		return
 	}
-	if err := s.store.Touch(ctx, rec.ID, time.Now(), 2*seconds(rec.IdleSeconds)+time.Minute); err != nil && ctx.Err() == nil {
+	if err := s.store.Touch(ctx, rec.ID, s.clock.now(), 2*seconds(rec.IdleSeconds)+time.Minute); err != nil && ctx.Err() == nil {
 		s.log.Warn("activity not noted", zap.String("sandbox", string(rec.ID)), zap.Error(err))
 	}
 }

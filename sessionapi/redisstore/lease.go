@@ -64,6 +64,16 @@ func (s *Store) Deployment(ctx context.Context) (string, error) {
 	return name, err
 }
 
+// Time implements sessionapi.Store.
+func (s *Store) Time(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	err := s.op(ctx, "read time", func(ctx context.Context) (err error) {
+		now, err = s.rdb.Time(ctx).Result()
+		return err
+	})
+	return now, err
+}
+
 // Lead implements sessionapi.Store.
 func (s *Store) Lead(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
 	var leads bool
