@@ -11,13 +11,17 @@
 //     puts in front of a reverse_proxy;
 //   - the upstream source and the transport "cubepod" ([Upstreams],
 //     [Transport]) that take over what the handler found;
-//   - the log filter "cubepod_token" ([TokenFilter]).
+//   - the log format "cubepod_token" ([TokenEncoder]) and the filter of the same
+//     name ([TokenFilter]);
+//   - the on-demand TLS permission "cubepod" ([Permission]);
+//   - the admin endpoint's routes below /cubepod/ ([Admin]).
 //
 // It knows no runtime and keeps no state that a replica would miss: where a
 // sandbox is stands in Redis, and package session says how.
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -29,6 +33,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
+	_ "github.com/cubeplexai/cubepod/caddymodule/h2ws" // browsers may open WebSockets over HTTP/2
 	"github.com/cubeplexai/cubepod/internal/redisurl"
 )
 
@@ -39,6 +44,9 @@ func init() {
 	caddy.RegisterModule(Upstreams{})
 	caddy.RegisterModule(Transport{})
 	caddy.RegisterModule(TokenFilter{})
+	caddy.RegisterModule(TokenEncoder{})
+	caddy.RegisterModule(Permission{})
+	caddy.RegisterModule(Admin{})
 	httpcaddyfile.RegisterGlobalOption("cubepod", parseGlobalOption)
 	httpcaddyfile.RegisterDirective("cubepod_panel", parseDirective)
 	httpcaddyfile.RegisterDirectiveOrder("cubepod_panel", httpcaddyfile.Before, "respond")
@@ -67,13 +75,30 @@ type App struct {
 	// API is the session API's base URL, for waking paused sandboxes. Without
 	// it nothing is woken.
 	API string `json:"api,omitempty"`
+	// MaxPerSandbox bounds the requests and streams under way to one sandbox.
+	// Default: 1000; a negative number is no bound
+	MaxPerSandbox int `json:"max_per_sandbox,omitempty"`
+	// MaxPerClient bounds those of one client address. Behind a proxy, set
+	// Caddy's trusted_proxies first: without, that proxy is the one client.
+	// Default: no bound
+	MaxPerClient int `json:"max_per_client,omitempty"`
+	// MaxFailures bounds the links that are not valid which a client address
+	// may try in a minute; beyond, it gets 429. Good links always work.
+	// Default: 120; a negative number is no bound
+	MaxFailures int `json:"max_failures,omitempty"`
 
 	logger   *zap.Logger
 	keys     *keyring
 	dialer   *dialer
 	state    *state
 	stateKey stateKey
+	limits   limits
 }
+
+const (
+	defaultPerSandbox = 1000
+	defaultFailures   = 120
+)
 
 // CaddyModule returns the Caddy module information.
 func (App) CaddyModule() caddy.ModuleInfo {
@@ -85,6 +110,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.logger = ctx.Logger()
 	if err := a.expand(); err != nil {
 		return err
+	}
+	a.limits = limits{
+		perSandbox: cmp.Or(a.MaxPerSandbox, defaultPerSandbox),
+		perClient:  a.MaxPerClient,
+		failures:   cmp.Or(a.MaxFailures, defaultFailures),
 	}
 	var err error
 	if a.keys, err = newKeyring(a.PanelKeys, a.TunnelKey, a.logger); err != nil {

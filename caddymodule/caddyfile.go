@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -22,6 +23,9 @@ import (
 //	    sandbox_network <prefixes...>
 //	    local_sockets   <directory>
 //	    api             <url>
+//	    max_per_sandbox <number>
+//	    max_per_client  <number>
+//	    max_failures    <number>
 //	}
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
@@ -37,8 +41,21 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 		"local_sockets": &a.LocalSockets, "api": &a.API,
 	}
 	lists := map[string]*[]string{"allow_upstream": &a.AllowUpstream, "sandbox_network": &a.SandboxNetwork}
+	numbers := map[string]*int{"max_per_sandbox": &a.MaxPerSandbox, "max_per_client": &a.MaxPerClient, "max_failures": &a.MaxFailures}
 	for d.NextBlock(0) {
 		name := d.Val()
+		if number, ok := numbers[name]; ok {
+			var v string
+			if !d.AllArgs(&v) {
+				return nil, d.ArgErr()
+			}
+			n, err := strconv.Atoi(v)
+			if err != nil || n == 0 {
+				return nil, d.Errf("%s %q: want a number, or -1 for no bound", name, v)
+			}
+			*number = n
+			continue
+		}
 		if list, ok := lists[name]; ok {
 			args := d.RemainingArgs()
 			if len(args) == 0 {
@@ -68,6 +85,8 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	    shared_origin   trusted
 //	    frame_ancestors <origins...>
 //	    wake_wait       <duration>
+//	    panel_host      <pattern>
+//	    guest_host      <ports...>|*
 //	    <any subdirective of reverse_proxy that names no upstream>
 //	}
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
@@ -86,7 +105,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		return nil, err
 	}
 	route := caddyhttp.Route{
-		MatcherSetsRaw: []caddy.ModuleMap{{"cubepod_panel": caddyconfig.JSON(Matcher{Prefix: p.Prefix}, nil)}},
+		MatcherSetsRaw: []caddy.ModuleMap{{"cubepod_panel": caddyconfig.JSON(Matcher{Prefix: p.Prefix, PanelHost: p.PanelHost}, nil)}},
 		HandlersRaw: []json.RawMessage{
 			caddyconfig.JSONModuleObject(p, "handler", "cubepod_panel", nil),
 			caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil),
@@ -133,6 +152,18 @@ func (p *Panel) unmarshal(d *caddyfile.Dispenser) error {
 				}
 				p.WakeWait = caddy.Duration(wait)
 				d.DeleteN(2)
+			case "panel_host":
+				if !d.AllArgs(&p.PanelHost) {
+					return d.ArgErr()
+				}
+				d.DeleteN(2)
+			case "guest_host":
+				args := d.RemainingArgs()
+				if len(args) == 0 {
+					return d.ArgErr()
+				}
+				p.GuestHost = append(p.GuestHost, args...)
+				d.DeleteN(1 + len(args))
 			case "to", "dynamic":
 				return d.Errf("a panel's upstream is its sandbox: %s does not apply", name)
 			}
@@ -145,10 +176,14 @@ func (p *Panel) unmarshal(d *caddyfile.Dispenser) error {
 // token's, a day away at most.
 const streamCloseDelay = 24*time.Hour + time.Minute
 
+// streamBufferSize is small: most panels are open and quiet.
+const streamBufferSize = 4096
+
 func parseProxy(h httpcaddyfile.Helper, d *caddyfile.Dispenser) (*reverseproxy.Handler, error) {
 	proxy := &reverseproxy.Handler{
 		DynamicUpstreamsRaw: caddyconfig.JSONModuleObject(Upstreams{}, "source", "cubepod", nil),
 		StreamCloseDelay:    caddy.Duration(streamCloseDelay),
+		StreamBufferSize:    streamBufferSize,
 	}
 	if err := proxy.UnmarshalCaddyfile(d); err != nil {
 		return nil, err

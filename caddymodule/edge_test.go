@@ -2,11 +2,18 @@ package caddymodule_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -63,9 +70,15 @@ type edge struct {
 }
 
 type edgeOptions struct {
-	site   string // inside the cubepod_panel block
-	global string // inside the cubepod option
-	extra  string // behind cubepod_panel
+	site      string // inside the cubepod_panel block
+	global    string // inside the cubepod option
+	format    string // of the log
+	auto      string // auto_https; default off
+	redirects int    // port that redirects to HTTPS
+	caddy     string // among Caddy's global options
+	host      string // of the site; default localhost
+	tls       bool   // HTTPS, with HTTP/2 and HTTP/3
+	extra     string // behind cubepod_panel
 }
 
 // startEdge starts everything; backend listens on the sandbox's port 3000.
@@ -78,6 +91,10 @@ func startEdge(t testing.TB, backend http.Handler, opts edgeOptions) *edge {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	e := &edge{t: t, dir: dir, logfile: filepath.Join(dir, "log"), redis: testutil.StartRedis(t), port: freePort(t), options: opts}
 	e.url = fmt.Sprintf("http://localhost:%d", e.port)
+	if opts.tls {
+		e.url = fmt.Sprintf("https://localhost:%d", e.port)
+		e.certificate()
+	}
 	o, err := redisurl.Parse(e.redis.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -108,15 +125,22 @@ func startEdge(t testing.TB, backend http.Handler, opts edgeOptions) *edge {
 // load loads the configuration, again to reload it.
 func (e *edge) load(comment string) {
 	e.t.Helper()
+	scheme, tls, global := "http", "", e.options.caddy
+	if e.options.tls {
+		global += fmt.Sprintf("\nhttps_port %d", e.port)
+		scheme, tls = "https", fmt.Sprintf("tls %[1]s/cert.pem %[1]s/key.pem", e.dir)
+	}
 	file := fmt.Sprintf(`{
 	admin off
+	%[8]s
 	persist_config off
-	auto_https off
+	auto_https %[12]s
 	default_bind 127.0.0.1
 	storage file_system %[1]s/caddy
 	log default {
 		output file %[1]s/log
 		level DEBUG
+		%[13]s
 	}
 	cubepod {
 		redis %[2]s
@@ -126,7 +150,8 @@ func (e *edge) load(comment string) {
 		%[3]s
 	}
 }
-http://localhost:%[4]d {
+%[9]s://%[10]s:%[4]d {
+	%[11]s
 	log
 	cubepod_panel {
 		%[5]s
@@ -134,7 +159,9 @@ http://localhost:%[4]d {
 	%[6]s
 	respond /reloaded "%[7]s"
 }
-`, e.dir, e.redis.URL, e.options.global, e.port, e.options.site, e.options.extra, comment)
+`, e.dir, e.redis.URL, e.options.global, e.port, e.options.site, e.options.extra, comment,
+		global, scheme, cmp.Or(e.options.host, "localhost"), tls,
+		cmp.Or(e.options.auto, "off"), e.options.format)
 	js, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
 	if err != nil {
 		e.t.Fatal(err, warnings)
@@ -151,6 +178,30 @@ func (e *edge) keys(name string) keyfile.Keys {
 		e.t.Fatal(err)
 	}
 	return ks
+}
+
+// certificate makes a certificate for the site.
+func (e *edge) certificate() {
+	e.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	host := cmp.Or(e.options.host, "localhost")
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), DNSNames: []string{host}}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(e.dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			e.t.Fatal(err)
+		}
+	}
 }
 
 // write stores a record as the API does.
@@ -197,8 +248,11 @@ func (e *edge) get(url string, header ...string) (*http.Response, string) {
 	return e.do(http.MethodGet, url, nil, header...)
 }
 
+// insecure is for clients of certificates that tests make.
+var insecure = &tls.Config{InsecureSkipVerify: true}
+
 var client = &http.Client{
-	Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+	Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true, TLSClientConfig: insecure},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
@@ -209,6 +263,9 @@ func (e *edge) do(method, url string, body io.Reader, header ...string) (*http.R
 		e.t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
 		r.Header.Set(header[i], header[i+1])
 	}
 	resp, err := client.Do(r)
@@ -335,6 +392,10 @@ func (p *fakePodd) tunnel(w http.ResponseWriter, r *http.Request, token string) 
 	<-both
 	conn.Close()
 	up.Close()
+	p.mu.Lock()
+	delete(p.live, conn)
+	delete(p.live, up)
+	p.mu.Unlock()
 }
 
 func freePort(t testing.TB) int {
@@ -358,4 +419,11 @@ func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	rand.Read(b)
 	return b
+}
+
+// open counts the tunnels that are open.
+func (p *fakePodd) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.live) / 2
 }

@@ -16,7 +16,7 @@ import (
 
 // TestKeysRotate walks the way of an operator who replaces a panel key.
 func TestKeysRotate(t *testing.T) {
-	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{})
+	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{global: "max_failures -1"})
 	file := e.dir + "/panel"
 	old, err := os.ReadFile(file)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestKeysRotate(t *testing.T) {
 }
 
 func TestKeysThatOnlyVerify(t *testing.T) {
-	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{})
+	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{global: "max_failures -1"})
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)

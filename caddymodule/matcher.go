@@ -17,7 +17,10 @@ import (
 // own answer would log it.
 type Matcher struct {
 	Prefix string `json:"prefix,omitempty"`
+	// PanelHost makes all of a sandbox's own host match, as in [Panel].
+	PanelHost string `json:"panel_host,omitempty"`
 
+	hosts   hostPattern
 	lenient caddyhttp.MatchPath
 }
 
@@ -31,6 +34,12 @@ func (m *Matcher) Provision(ctx caddy.Context) error {
 	if m.Prefix == "" {
 		m.Prefix = defaultPrefix
 	}
+	if m.PanelHost != "" {
+		var ok bool
+		if m.hosts, ok = parseHostPattern(m.PanelHost); !ok {
+			return badHostPattern(m.PanelHost)
+		}
+	}
 	m.lenient = caddyhttp.MatchPath{m.Prefix + "/*"}
 	return m.lenient.Provision(ctx)
 }
@@ -39,6 +48,11 @@ func (m *Matcher) Provision(ctx caddy.Context) error {
 func (m *Matcher) MatchWithError(r *http.Request) (bool, error) {
 	if strings.HasPrefix(originForm(r), m.Prefix+"/") {
 		return true, nil
+	}
+	if m.PanelHost != "" {
+		if _, ok := m.hosts.sandbox(r.Host); ok {
+			return true, nil
+		}
 	}
 	return m.lenient.MatchWithError(r)
 }

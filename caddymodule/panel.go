@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,10 +46,22 @@ type Panel struct {
 	// WakeWait is how long a client that is no browser waits for a paused
 	// sandbox. Default: 30s
 	WakeWait caddy.Duration `json:"wake_wait,omitempty"`
+	// PanelHost is the pattern of the sandboxes' own hosts, such as
+	// {sandbox}.panels.example.com. A link on another sandbox's host is refused.
+	// Panels then have origins of their own, with cookies and storage, and need
+	// no CSP sandbox; requests to a path outside the prefix go to the panel that
+	// the page they come from belongs to.
+	PanelHost string `json:"panel_host,omitempty"`
+	// GuestHost are the ports, or "*", whose servers see their own address as
+	// Host and Origin instead of the panel's: some development servers answer
+	// no other. The desktop's ports always do.
+	GuestHost []string `json:"guest_host,omitempty"`
 
-	app    *App
-	log    *accessLog
-	logger *zap.Logger
+	hosts      hostPattern
+	guestPorts map[int]bool // 0 stands for all
+	app        *App
+	log        *accessLog
+	logger     *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -66,6 +79,14 @@ func (p *Panel) Provision(ctx caddy.Context) error {
 	if p.WakeWait == 0 {
 		p.WakeWait = caddy.Duration(defaultWakeWait)
 	}
+	if p.PanelHost != "" {
+		p.hosts, _ = parseHostPattern(p.PanelHost)
+	}
+	p.guestPorts = map[int]bool{}
+	for _, s := range p.GuestHost {
+		port, _ := strconv.Atoi(s) // 0 for *; Validate has the last word
+		p.guestPorts[port] = true
+	}
 	app, err := ctx.AppIfConfigured("cubepod")
 	if err != nil {
 		return fmt.Errorf("the cubepod global option is needed: %w", err)
@@ -82,17 +103,34 @@ func (p *Panel) Validate() error {
 	if p.SharedOrigin != "" && p.SharedOrigin != "trusted" {
 		return fmt.Errorf("shared_origin %q: want trusted, or leave it out", p.SharedOrigin)
 	}
+	if _, ok := parseHostPattern(p.PanelHost); p.PanelHost != "" && !ok {
+		return badHostPattern(p.PanelHost)
+	}
+	for _, s := range p.GuestHost {
+		if port, err := strconv.Atoi(s); s != "*" && (err != nil || port < 1 || port > 65535) {
+			return fmt.Errorf("guest_host %q: want ports, or *", s)
+		}
+	}
 	return nil
 }
 
 // ServeHTTP serves a panel. What is not below the prefix, to the letter, is
-// nothing: Caddy's path matcher, which chose this handler, is more lenient.
+// nothing: Caddy's path matcher, which chose this handler, is more lenient. But
+// on a sandbox's own host it is the page's that asks for it.
 func (p *Panel) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	uri := originForm(r)
 	path, ok := splitPanelPath(uri, p.Prefix)
 	logURI := redact(uri)
+	redirect := ""
 	if ok {
 		logURI = p.Prefix + "/" + redacted + redact(path.rest)
+	}
+	if p.PanelHost != "" {
+		if ok {
+			takePanelCookie(r)
+		} else {
+			path, redirect, ok = p.rootPath(r, uri)
+		}
 	}
 	entry := p.log.begin(r, logURI)
 	rw := newResponseWriter(w, r, p.hygiene(r, path))
@@ -103,6 +141,11 @@ func (p *Panel) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 		}
 	}()
 	err := error(errNoPanel)
+	if redirect != "" {
+		rw.Header().Set("Location", redirect)
+		rw.WriteHeader(http.StatusTemporaryRedirect)
+		return nil
+	}
 	if ok {
 		err = p.serve(rw, r, next, path)
 	}
@@ -120,7 +163,8 @@ var errNoPanel = apierror.New(apierror.NotFound, "", "there is no panel at this 
 func (p *Panel) hygiene(r *http.Request, path panelPath) hygiene {
 	return hygiene{
 		rebaser:        rebaser{prefix: path.prefix, hosts: []string{strings.ToLower(r.Host)}},
-		trusted:        p.SharedOrigin == "trusted",
+		trusted:        p.SharedOrigin == "trusted" || p.PanelHost != "",
+		ownHost:        p.PanelHost != "",
 		frameAncestors: strings.Join(p.FrameAncestors, " "),
 	}
 }
@@ -144,9 +188,17 @@ func (p *Panel) fail(w *responseWriter, r *http.Request, err error, uri string) 
 }
 
 func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler, path panelPath) error {
-	claims, err := p.verify(path.token)
+	claims, err := p.verify(r, path.token)
 	if err != nil {
 		return err
+	}
+	if p.PanelHost != "" {
+		if id, ok := p.hosts.sandbox(r.Host); !ok || string(id) != claims.Sandbox {
+			return errHost
+		}
+		if path.prefix != "" && clientOf(r).navigation {
+			w.keep = path.token
+		}
 	}
 	if err := allowView(claims, r, w, path.rest); err != nil {
 		return err
@@ -168,7 +220,7 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	if err != nil {
 		return err
 	}
-	visit, ctx, err := p.app.state.visits.begin(r.Context(), claims, rec)
+	visit, ctx, err := p.app.state.visits.begin(r.Context(), claims, rec, clientKey(r), p.app.limits)
 	if err != nil {
 		return err
 	}
@@ -233,11 +285,13 @@ func (b *notedBody) Read(p []byte) (int, error) {
 }
 
 // verify checks the token and what it may be used for here.
-func (p *Panel) verify(token string) (paneltoken.Claims, error) {
+func (p *Panel) verify(r *http.Request, token string) (paneltoken.Claims, error) {
 	claims, err := p.app.keys.verifier().Verify(token)
 	switch {
 	case errors.Is(err, paneltoken.ErrExpired):
 		return claims, endExpired.err
+	case err != nil && p.app.state.failing.add(clientKey(r), p.app.limits.failures):
+		return claims, errFailures
 	case err != nil:
 		return claims, apierror.Wrap(err, apierror.Forbidden, "token_invalid", "this panel link is not valid")
 	}
@@ -304,8 +358,16 @@ func (p *Panel) pass(w *responseWriter, r *http.Request, next caddyhttp.Handler,
 	if reader, _ := caddyhttp.IdleTimeoutsFromContext(r.Context()); reader != nil {
 		defer reader.Override(quiet, 0)()
 	}
-	h := &handover{app: p.app, target: t, prefix: path.prefix, parsed: r.URL.Path, parsedRaw: r.URL.RawPath}
+	h := &handover{
+		app: p.app, target: t, prefix: path.prefix, parsed: r.URL.Path, parsedRaw: r.URL.RawPath,
+		guestHost: guarded(t) || !t.direct.IsValid() && (p.guestPorts[0] || p.guestPorts[t.port]),
+	}
 	h.path, _, _ = strings.Cut(r.RequestURI, "?")
+	// Below, the request is logged: what the guest itself has in its query, say,
+	// must not show a token.
+	r.RequestURI = redact(r.RequestURI)
+	h.hidden.request = hide(r.Header)
+	w.hidden = &h.hidden
 	return next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), handoverKey{}, h)))
 }
 

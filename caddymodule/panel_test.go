@@ -196,7 +196,7 @@ func TestPanelRefuses(t *testing.T) {
 }
 
 func TestPanelForeignIssuer(t *testing.T) {
-	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{})
+	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{global: "max_failures -1"})
 	// Made by hand from the documented claims, as another program would.
 	line, err := os.ReadFile(e.dir + "/panel")
 	if err != nil {
@@ -403,10 +403,8 @@ func TestPanelLogsHaveNoToken(t *testing.T) {
 		log, err = os.ReadFile(e.logfile)
 		return err == nil && bytes.Contains(log, []byte("/panel/REDACTED/last"))
 	})
-	// The query is the guest's business and reaches it unchanged; Caddy's debug
-	// log of the round trip to the guest shows it.
 	for _, line := range bytes.Split(log, []byte("\n")) {
-		if bytes.Contains(line, []byte(token[20:60])) && !bytes.Contains(line, []byte("upstream roundtrip")) {
+		if bytes.Contains(line, []byte(token[20:60])) {
 			t.Errorf("the token is in: %s", line)
 		}
 	}

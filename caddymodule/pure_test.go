@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bytes"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,10 @@ func TestRedact(t *testing.T) {
 		"https://a/panel/eyJhbGciOiJIUzI1NiJ9%2EeyJzaWQiOiJhYmNkZWZnaGlqIn0%2ec2ln": "https://a/panel/REDACTED",
 		"https://eye.example.com/ewok.tar.gz":                                       "https://eye.example.com/ewok.tar.gz",
 		"nothing":                                                                   "nothing",
+		"panel%2F" + aToken + "%2Fx":                                                "panel%2FREDACTED%2Fx",
+		`"a\n` + aToken + `"`:                                                       `"a\nREDACTED"`,
+		aToken + aToken:                                                             "REDACTED." + strings.SplitN(aToken, ".", 2)[1],
+		strings.Repeat("ey", 40) + "." + strings.Repeat("ew", 40):                   strings.Repeat("ey", 40) + "." + strings.Repeat("ew", 40),
 	} {
 		if got := redact(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)

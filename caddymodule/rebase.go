@@ -92,6 +92,26 @@ func (b rebaser) cookie(v string) string {
 	return strings.Join(append(out, " Path="+b.path(path)), ";")
 }
 
+// ownHostCookies keeps cookies on the sandbox's own host, and the panel's own
+// out of the guest's hands.
+func ownHostCookies(values []string) []string {
+	var out []string
+	for _, v := range values {
+		parts := strings.Split(v, ";")
+		if name, _, _ := strings.Cut(strings.TrimSpace(parts[0]), "="); name == panelCookie || name == panelCookieSecure {
+			continue
+		}
+		keep := parts[:1:1]
+		for _, p := range parts[1:] {
+			if name, _, _ := strings.Cut(strings.TrimSpace(p), "="); !strings.EqualFold(strings.TrimSpace(name), "domain") {
+				keep = append(keep, p)
+			}
+		}
+		out = append(out, strings.Join(keep, ";"))
+	}
+	return out
+}
+
 // referer gives what the guest may see of a Referer: addresses without the
 // token. Of other pages it sees what the browser sent.
 func (b rebaser) referer(v string) string {

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,20 +14,82 @@ import (
 // redacted stands for a token in logs.
 const redacted = "REDACTED"
 
-// tokenPattern is a compact JWS: its header is a JSON object, so it begins with
-// "eyJ" in base64, or "ey" or "ew" with white space in it. Dots may be escaped.
-var tokenPattern = regexp.MustCompile(`\be[wy][A-Za-z0-9_-]{14,}(?:\.|%2[Ee])[A-Za-z0-9_-]{16,}(?:\.|%2[Ee])[A-Za-z0-9_-]*`)
+// minPart is how long the header and the payload of a token are at least.
+const minPart = 16
 
-// redact replaces every token in s.
+// redact replaces every token in s: a compact JWS, whose header is a JSON object
+// and so begins with "eyJ" in base64, or "ey" or "ew" with white space in it.
+// What is in front of it does not matter, as a token may follow "%2F". Dots may
+// be escaped.
 func redact(s string) string {
-	if !strings.Contains(s, "ey") && !strings.Contains(s, "ew") {
+	var out strings.Builder
+	done := 0
+	for at := 0; at+2*minPart < len(s); {
+		i := strings.IndexByte(s[at:], 'e')
+		if i < 0 {
+			break
+		}
+		at += i
+		end, ok := tokenEnd(s[at:])
+		if !ok {
+			at += max(end, 1) // so that a long text is read once or twice, not for each "e"
+			continue
+		}
+		out.WriteString(s[done:at])
+		out.WriteString(redacted)
+		at += end
+		done = at
+	}
+	if done == 0 {
 		return s
 	}
-	return tokenPattern.ReplaceAllLiteralString(s, redacted)
+	out.WriteString(s[done:])
+	return out.String()
 }
 
-// TokenFilter is a log field filter that replaces panel tokens, for logs that
-// other handlers write. The panel's own log entries need none.
+// tokenEnd gives the length of the token that s begins with. Where there is
+// none, it gives how much of s cannot begin one either.
+func tokenEnd(s string) (int, bool) {
+	if len(s) < 2 || s[1] != 'y' && s[1] != 'w' {
+		return 0, false
+	}
+	header := base64Run(s)
+	dot := escapedDot(s[header:])
+	if header < minPart || dot == 0 {
+		return header, false
+	}
+	payload := s[header+dot:]
+	n := base64Run(payload)
+	dot2 := escapedDot(payload[n:])
+	if n < minPart || dot2 == 0 {
+		return header, false
+	}
+	return header + dot + n + dot2 + base64Run(payload[n+dot2:]), true
+}
+
+// base64Run is the length of what s begins with in URL-safe base64.
+func base64Run(s string) int {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return i
+		}
+	}
+	return len(s)
+}
+
+func escapedDot(s string) int {
+	if strings.HasPrefix(s, ".") {
+		return 1
+	}
+	if len(s) >= 3 && s[0] == '%' && s[1] == '2' && (s[2] == 'E' || s[2] == 'e') {
+		return 3
+	}
+	return 0
+}
+
+// TokenFilter is a log field filter that replaces panel tokens in single fields.
+// [TokenEncoder] does so in whole entries, which is safer.
 //
 //	format filter {
 //	    request>uri cubepod_token

@@ -27,6 +27,7 @@ var notTheGuests = []string{
 type hygiene struct {
 	rebaser
 	trusted        bool // the guests may share the panels' origin
+	ownHost        bool // each sandbox has one
 	frameAncestors string
 }
 
@@ -35,10 +36,13 @@ type hygiene struct {
 type responseWriter struct {
 	http.ResponseWriter
 	hygiene
-	own      http.Header   // what the operator's handlers had set before
-	extended bool          // a WebSocket of HTTP/2 or HTTP/3
-	upgrade  bool          // the request asks for a WebSocket
-	visit    *visit        // nil until the token is checked
+	request  *http.Request
+	own      http.Header // what the operator's handlers had set before
+	extended bool        // a WebSocket of HTTP/2 or HTTP/3
+	upgrade  bool        // the request asks for a WebSocket
+	visit    *visit      // nil until the token is checked
+	keep     string      // the token to keep in the panel cookie
+	hidden   *hiddenHeaders
 	client   *clientFrames // what the client says on a WebSocket
 
 	status int
@@ -47,7 +51,7 @@ type responseWriter struct {
 }
 
 func newResponseWriter(w http.ResponseWriter, r *http.Request, h hygiene) *responseWriter {
-	rw := &responseWriter{ResponseWriter: w, hygiene: h, extended: extendedWebSocket(r)}
+	rw := &responseWriter{ResponseWriter: w, hygiene: h, request: r, extended: extendedWebSocket(r)}
 	rw.upgrade = rw.extended || isWebSocket(r)
 	for _, name := range notTheGuests {
 		if v := w.Header()[name]; v != nil {
@@ -155,11 +159,20 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // clean makes a guest's header fit for an origin that is not the guest's.
 func (w *responseWriter) clean(h http.Header) {
+	if w.hidden != nil {
+		restore(h, w.hidden.response)
+	}
 	for _, name := range []string{"Location", "Content-Location"} {
 		rewrite(h[name], w.location)
 	}
 	rewrite(h["Refresh"], w.refresh)
-	rewrite(h["Set-Cookie"], w.cookie)
+	if w.ownHost {
+		if cookies := h["Set-Cookie"]; cookies != nil {
+			h["Set-Cookie"] = ownHostCookies(cookies)
+		}
+	} else {
+		rewrite(h["Set-Cookie"], w.cookie)
+	}
 	for _, name := range notTheGuests {
 		delete(h, name)
 		if v := w.own[name]; v != nil {
@@ -171,6 +184,9 @@ func (w *responseWriter) clean(h http.Header) {
 	}
 	rewrite(h["Content-Security-Policy"], withoutFrameAncestors)
 	h.Set("Referrer-Policy", "same-origin")
+	if w.keep != "" && w.visit != nil {
+		setPanelCookie(h, w.request, w.keep)
+	}
 	if w.frameAncestors != "" {
 		h.Add("Content-Security-Policy", "frame-ancestors "+w.frameAncestors)
 	}

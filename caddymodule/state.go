@@ -27,6 +27,7 @@ type state struct {
 	records *records
 	visits  *visits
 	used    *activity
+	failing failures
 	waker   *waker
 	metrics *metrics
 

@@ -40,7 +40,7 @@ func (e *edge) dial(url string, protocols ...string) *websocket.Conn {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testutil.Patience)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), &websocket.DialOptions{Subprotocols: protocols, HTTPHeader: http.Header{"Origin": {"http://else.example"}}})
+	c, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), &websocket.DialOptions{HTTPClient: client, Subprotocols: protocols, HTTPHeader: http.Header{"Origin": {"http://else.example"}}})
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -26,6 +26,10 @@ type handover struct {
 	path, parsed, parsedRaw string
 	// prefix is the panel's path with the token.
 	prefix string
+	// guestHost has the guest see its own Host and Origin.
+	guestHost bool
+	// hidden are the headers that a log must not show.
+	hidden hiddenHeaders
 }
 
 type handoverKey struct{}
@@ -159,11 +163,18 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		u.Opaque = h.path
 	}
 	out.URL = &u
-	if guarded(h.target) {
+	if h.guestHost || h.hidden.request != nil {
 		out.Header = r.Header.Clone()
+		restore(out.Header, h.hidden.request)
+	}
+	if h.guestHost {
 		dressForLoopback(out, h)
 	}
-	return t.Transport.RoundTrip(out)
+	resp, err := t.Transport.RoundTrip(out)
+	if err == nil {
+		h.hidden.response = hide(resp.Header)
+	}
+	return resp, err
 }
 
 // guarded reports whether the target is one of the desktop's own servers, which

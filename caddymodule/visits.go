@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -42,10 +43,12 @@ type visits struct {
 	metrics  *metrics
 	activity *activity
 
-	mu     sync.Mutex // guards the fields below
-	open   map[session.ID]map[*visit]struct{}
-	closed bool
-	work   sync.WaitGroup // visits, and what ends them
+	mu      sync.Mutex // guards the fields below
+	open    map[session.ID]map[*visit]struct{}
+	clients map[netip.Prefix]int
+	revoked map[session.ID]time.Time // here, by the operator
+	closed  bool
+	work    sync.WaitGroup // visits, and what ends them
 }
 
 // visit is one panel request, from the check of its token to the end of its
@@ -54,6 +57,7 @@ type visit struct {
 	all         *visits
 	sid         session.ID
 	port        int
+	client      netip.Prefix
 	gen         int64 // 0 is not checked
 	incarnation int64
 	ended       <-chan struct{}
@@ -69,21 +73,22 @@ type visit struct {
 }
 
 func newVisits(m *metrics, a *activity) *visits {
-	return &visits{metrics: m, activity: a, open: map[session.ID]map[*visit]struct{}{}}
+	return &visits{metrics: m, activity: a, open: map[session.ID]map[*visit]struct{}{}, clients: map[netip.Prefix]int{}, revoked: map[session.ID]time.Time{}}
 }
 
 // begin registers a visit. Its context ends when the token does, or the
 // sandbox, or the edge; the cause is an *[apierror.Error]. The caller calls
 // done when the response is complete.
-func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.Record) (*visit, context.Context, error) {
+func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.Record, client netip.Prefix, lim limits) (*visit, context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	v := &visit{all: vs, sid: rec.ID, port: c.Port, gen: c.Gen, incarnation: rec.Incarnation, ended: ctx.Done(), cancel: cancel}
+	v := &visit{all: vs, sid: rec.ID, port: c.Port, client: client, gen: c.Gen, incarnation: rec.Incarnation, ended: ctx.Done(), cancel: cancel}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if vs.closed {
+	if err := vs.refused(c, v, lim); err != nil {
 		cancel(nil)
-		return nil, nil, endShutdown.err
+		return nil, nil, err
 	}
+	vs.clients[client]++
 	if vs.open[v.sid] == nil {
 		vs.open[v.sid] = map[*visit]struct{}{}
 	}
@@ -96,6 +101,34 @@ func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.R
 	}
 	v.expiry = time.AfterFunc(left, func() { v.end(endExpired) })
 	return v, ctx, nil
+}
+
+// refused says why v may not begin. The lock is held.
+func (vs *visits) refused(c paneltoken.Claims, v *visit, lim limits) error {
+	switch at, revoked := vs.revoked[v.sid]; {
+	case vs.closed:
+		return endShutdown.err
+	case revoked && !c.IssuedAt.After(at):
+		return endRevoked.err
+	case lim.perSandbox > 0 && len(vs.open[v.sid]) >= lim.perSandbox:
+		return errSandboxBusy
+	case lim.perClient > 0 && vs.clients[v.client] >= lim.perClient:
+		return errClientBusy
+	}
+	return nil
+}
+
+// revoke ends the visits of a sandbox and refuses the tokens made until now.
+// It gives the number of visits.
+func (vs *visits) revoke(id session.ID) int {
+	vs.mu.Lock()
+	vs.revoked[id] = time.Now()
+	vs.mu.Unlock()
+	open := vs.of(id)
+	for _, v := range open {
+		v.end(endRevoked)
+	}
+	return len(open)
 }
 
 // done ends the visit's registration.
@@ -115,6 +148,9 @@ func (v *visit) done() {
 	}
 	vs := v.all
 	vs.mu.Lock()
+	if vs.clients[v.client]--; vs.clients[v.client] == 0 {
+		delete(vs.clients, v.client)
+	}
 	delete(vs.open[v.sid], v)
 	if len(vs.open[v.sid]) == 0 {
 		delete(vs.open, v.sid)
