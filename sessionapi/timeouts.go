@@ -60,14 +60,16 @@ func (s *Service) InUse(ctx context.Context, rec *session.Record) (stop func()) 
 	if rec.IdleSeconds == 0 {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the end of use is noted too
+	noting := context.WithoutCancel(ctx) // use that ended with its client was use
+	ctx, cancel := context.WithCancel(noting)
 	done := make(chan struct{})
+	began := time.Now()
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(max(seconds(rec.IdleSeconds)/3, time.Second))
 		defer tick.Stop()
 		for {
-			s.touch(ctx, rec)
+			s.touch(noting, rec)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -78,6 +80,8 @@ func (s *Service) InUse(ctx context.Context, rec *session.Record) (stop func()) 
 	return func() {
 		cancel()
 		<-done
-		s.touch(context.WithoutCancel(ctx), rec)
+		if time.Since(began) >= time.Second { // a short call's beginning is its end
+			s.touch(noting, rec)
+		}
 	}
 }

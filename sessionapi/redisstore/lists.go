@@ -77,14 +77,14 @@ func (s *Store) Postpone(ctx context.Context, id session.ID, lookAt time.Time) e
 
 // Hasten implements sessionapi.Store.
 func (s *Store) Hasten(ctx context.Context, id session.ID, lookAt time.Time) error {
-	return s.op(ctx, "hasten look", func(ctx context.Context) error { return s.hasten(ctx, id, lookAt) })
+	return s.op(ctx, "hasten look", func(ctx context.Context) error { return hasten(ctx, s.rdb, id, lookAt) })
 }
 
-func (s *Store) hasten(ctx context.Context, id session.ID, lookAt time.Time) error {
+func hasten(ctx context.Context, r redis.Cmdable, id session.ID, lookAt time.Time) error {
 	if lookAt.IsZero() {
 		return nil
 	}
-	return s.rdb.ZAddLT(ctx, session.EndsKey, redis.Z{Score: float64(lookAt.UnixMilli()), Member: string(id)}).Err()
+	return r.ZAddLT(ctx, session.EndsKey, redis.Z{Score: float64(lookAt.UnixMilli()), Member: string(id)}).Err()
 }
 
 // Forget implements sessionapi.Store.

@@ -86,14 +86,11 @@ func (s *Store) Create(ctx context.Context, rec *session.Record, lookAt time.Tim
 	err = s.op(ctx, "create record", func(ctx context.Context) error {
 		// The lists come first: a record that is on no list is never found
 		// again, an entry without a record is dropped by the janitor.
-		if err := s.rdb.ZAdd(ctx, session.SandboxesKey, redis.Z{Score: float64(rec.CreatedAt.UnixMilli()), Member: string(rec.ID)}).Err(); err != nil {
-			return err
-		}
-		if err := s.hasten(ctx, rec.ID, lookAt); err != nil {
-			return err
-		}
-		got, err := createScript.Run(ctx, s.rdb, []string{session.RecordKey(rec.ID), session.LeaseKey(rec.ID)},
-			doc, lease.Holder, ttl.Milliseconds(), session.ChangedChannel, string(rec.ID)).Text()
+		got, err := s.between(ctx, func(ctx context.Context, r redis.Cmdable) error {
+			place := redis.Z{Score: float64(rec.CreatedAt.UnixMilli()), Member: string(rec.ID)}
+			return errors.Join(r.ZAdd(ctx, session.SandboxesKey, place).Err(), hasten(ctx, r, rec.ID, lookAt))
+		}, nil, createScript, []string{session.RecordKey(rec.ID), session.LeaseKey(rec.ID)},
+			doc, lease.Holder, ttl.Milliseconds(), session.ChangedChannel, string(rec.ID))
 		if err == nil && got != "ok" {
 			err = fmt.Errorf("sandbox %s exists", rec.ID)
 		}
@@ -178,18 +175,13 @@ func (s *Store) Write(ctx context.Context, w sessionapi.Write) error {
 		}
 	}
 	var got string
-	err = s.op(ctx, "write record", func(ctx context.Context) error {
-		if err := s.hasten(ctx, id, w.LookAt); err != nil {
-			return err
-		}
-		got, err = writeScript.Run(ctx, s.rdb, []string{session.RecordKey(id), session.LeaseKey(id)},
-			w.Rev, doc, fence, holder, release, w.Expire.Milliseconds(), session.ChangedChannel, string(id)).Text()
-		if err != nil || got != "ok" {
-			return err
-		}
-		// Again: a janitor that read the old record may have postponed the
-		// look between the two, see Postpone.
-		return s.hasten(ctx, id, w.LookAt)
+	// Before and after: a janitor that read the old record may have postponed
+	// the look between the two, see Postpone.
+	look := func(ctx context.Context, r redis.Cmdable) error { return hasten(ctx, r, id, w.LookAt) }
+	err = s.op(ctx, "write record", func(ctx context.Context) (err error) {
+		got, err = s.between(ctx, look, look, writeScript, []string{session.RecordKey(id), session.LeaseKey(id)},
+			w.Rev, doc, fence, holder, release, w.Expire.Milliseconds(), session.ChangedChannel, string(id))
+		return err
 	})
 	switch {
 	case err != nil:
