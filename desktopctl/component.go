@@ -110,7 +110,7 @@ func (s *Stack) ensure(ctx context.Context, c component) error {
 // launch starts c, of which nothing runs, and waits until it answers.
 func (s *Stack) launch(ctx context.Context, c component) (*daemon.Process, error) {
 	began := time.Now()
-	p, err := s.spawn(c)
+	p, err := s.spawn(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +122,9 @@ func (s *Stack) launch(ctx context.Context, c component) (*daemon.Process, error
 }
 
 // spawn starts c without waiting for it.
-func (s *Stack) spawn(c component) (*daemon.Process, error) {
+func (s *Stack) spawn(ctx context.Context, c component) (*daemon.Process, error) {
 	if c.port != 0 {
-		if err := portFree(c.port); err != nil {
+		if err := portFree(ctx, c.port); err != nil {
 			return nil, s.launchError(c, err)
 		}
 	}
@@ -190,8 +190,28 @@ func listens(p *daemon.Process, port int) error {
 	return err
 }
 
-// portFree returns nil when nobody listens on the port.
-func portFree(port int) error { return daemon.Vacant(loopbackAddr(port)) }
+// portFree returns nil when nobody listens on the port. A process that was just
+// killed holds its sockets a moment longer, with nobody to name as their owner:
+// such a listener gets that moment.
+func portFree(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	var last error
+	err := daemon.Poll(ctx, func(context.Context) error {
+		last = daemon.Vacant(loopbackAddr(port))
+		if foreign, ok := errors.AsType[*daemon.ListenerError](last); ok && foreign.Pid == 0 {
+			return last
+		}
+		if last != nil {
+			return daemon.Final(last)
+		}
+		return nil
+	})
+	if err != nil {
+		return last
+	}
+	return nil
+}
 
 // plainClient knows no proxy: it talks to this machine only.
 var plainClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

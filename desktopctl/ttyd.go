@@ -40,7 +40,7 @@ func foreignTtyd() *daemon.Process {
 		return nil
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || portFree(terminalPort) == nil {
+	if err != nil || daemon.Vacant(loopbackAddr(terminalPort)) == nil {
 		return nil
 	}
 	return daemon.Running(pid, "ttyd")

@@ -92,7 +92,7 @@ func (s *Stack) ensureServer(ctx context.Context, size Resolution, listening fun
 		s.found[name] = nil
 	}
 	began := time.Now()
-	if p, err = s.spawn(c); err != nil {
+	if p, err = s.spawn(ctx, c); err != nil {
 		return err
 	}
 	if err := await(ctx, p, startPatience, s.serverListens); err != nil {
