@@ -39,6 +39,7 @@ type Config struct {
 	RunDir     string     // lock, pid files, logs, sockets
 	ProfileDir string     // the browser's user data directory
 	Resolution Resolution // of a screen that was not told another
+	VNC        string     // which VNC server, one of vncServers
 	Chromium   string     // the browser's program; empty means look for one
 	WebDir     string     // the viewer's and the terminal's pages
 
@@ -56,6 +57,7 @@ func settings() []setting {
 		{"CUBEPOD_RUN_DIR", "/run/cubepod/desktop", "lock, pid files and logs"},
 		{"CUBEPOD_PROFILE_DIR", guestHome + "/.config/chromium", "the browser's profile"},
 		{"CUBEPOD_RESOLUTION", "1280x800x24", "the screen's first size"},
+		{"CUBEPOD_VNC", "x11vnc", "the VNC server: x11vnc, or x0vncserver (TigerVNC's, 1.14 or later)"},
 		{"CUBEPOD_CHROMIUM", "", "the browser's program; looked for when empty"},
 		{"CUBEPOD_WEB_DIR", "", "pages of viewer and terminal; the folder web beside this program when empty"},
 	}
@@ -125,6 +127,7 @@ func loadConfig(environment func(string) string, file string, log io.Writer) (Co
 		RunDir:     value["CUBEPOD_RUN_DIR"],
 		ProfileDir: value["CUBEPOD_PROFILE_DIR"],
 		Resolution: resolution,
+		VNC:        value["CUBEPOD_VNC"],
 		Chromium:   value["CUBEPOD_CHROMIUM"],
 		WebDir:     value["CUBEPOD_WEB_DIR"],
 		Log:        log,
@@ -154,6 +157,9 @@ func (c Config) Validate() error {
 		if !filepath.IsAbs(dir) {
 			return apierror.New(apierror.Invalid, "invalid_settings", "the %s directory %q must be an absolute path", name, dir)
 		}
+	}
+	if _, ok := vncServers[c.VNC]; !ok {
+		return apierror.New(apierror.Invalid, "invalid_settings", "there is no VNC server %q", c.VNC)
 	}
 	return nil
 }

@@ -144,11 +144,11 @@ func TestURL(t *testing.T) {
 	if got := s.next(t); got != "/one " {
 		t.Errorf("asked for %q", got)
 	}
-	odd := s.URL + "/two?a=%20b&c=1+1#part"
+	odd := s.URL + "/two?a=%20b&c=1+1&d=e f#part"
 	for _, url := range []string{s.URL + "/one", odd, odd} {
 		start(t, "--url", url)
 	}
-	if got, want := s.next(t), "/two?a=%20b&c=1+1 "; got != want {
+	if got, want := s.next(t), "/two?a=%20b&c=1+1&d=e%20f "; got != want {
 		t.Errorf("asked for %q, want %q", got, want)
 	}
 	testutil.Eventually(t, "two tabs", func() bool { return len(pages(t)) == 2 })

@@ -112,6 +112,27 @@ func makeSocketDir() error {
 	return os.Chmod(dir, 0o777|fs.ModeSticky) // whatever the umask was
 }
 
+// checkRoom reports a full disk before it shows as whatever it breaks first.
+func checkRoom(cfg Config) error {
+	const (
+		forState   = 1 << 20 // pid files and logs
+		forProfile = 8 << 20 // a new one takes about as much
+	)
+	for _, need := range []struct {
+		dir   string
+		bytes uint64
+	}{{cfg.RunDir, forState}, {cfg.ProfileDir, forProfile}} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(need.dir, &fs); err != nil {
+			continue // it will be made, beside what is there
+		}
+		if left := fs.Bavail * uint64(fs.Bsize); left < need.bytes {
+			return apierror.New(apierror.Unavailable, "disk_full", "the disk of %s is full: %d KiB are left", need.dir, left>>10)
+		}
+	}
+	return nil
+}
+
 // environment is all that the desktop's processes find in theirs. Nothing is
 // inherited but the locale: a desktop is the same whoever started it, and a
 // caller's secrets stay out of the browser.
@@ -140,6 +161,7 @@ func (c Config) export() []string {
 		"CUBEPOD_RUN_DIR=" + c.RunDir,
 		"CUBEPOD_PROFILE_DIR=" + c.ProfileDir,
 		"CUBEPOD_RESOLUTION=" + c.Resolution.String(),
+		"CUBEPOD_VNC=" + c.VNC,
 		"CUBEPOD_CHROMIUM=" + c.Chromium,
 		"CUBEPOD_WEB_DIR=" + c.WebDir,
 	}

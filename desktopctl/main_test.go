@@ -21,6 +21,10 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "ttyd" {
+		serveAsTtyd()
+		return
+	}
 	path, clean, err := boxtest.Build("cubepod-desktop-ctl")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
@@ -55,6 +59,12 @@ type result struct {
 func enter(t *testing.T) bool {
 	t.Helper()
 	return furnish(t, boxtest.Enter)
+}
+
+// enterAsRoot is enter for a test that is root there.
+func enterAsRoot(t *testing.T) bool {
+	t.Helper()
+	return furnish(t, boxtest.EnterAsRoot)
 }
 
 // furnish enters a guest by the function given and puts there what a desktop

@@ -42,7 +42,8 @@ func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) 
 		return nil, apierror.New(apierror.Invalid, "invalid_arguments", "viewer takes no arguments")
 	}
 	page := viewer.New(viewer.Options{
-		WebDir: cfg.pages("viewer"),
+		WebDir:  cfg.pages("viewer"),
+		Unicode: vncServers[cfg.VNC].unicode,
 		RFB: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", cfg.vncSocket())

@@ -25,10 +25,10 @@ build() { # image
 	context=$(mktemp -d)
 	cp -r "images/$1/." "$context"
 	contents "$1" "$context"
-	# The builder of old: it needs no plug-in. Files of the context keep the
+	# The builder of old: it needs no plug-in. The host's network: it needs no bridge. Files of the context keep the
 	# mode they have here, so that mktemp's must not be the image's.
 	chmod -R u=rwX,go=rX "$context"
-	DOCKER_BUILDKIT=0 docker build -q --build-arg BASE="$base" -t "cubepod/$1:$tag" "$context" >/dev/null || { rm -rf "$context"; return 1; }
+	DOCKER_BUILDKIT=0 docker build -q --network host --build-arg BASE="$base" -t "cubepod/$1:$tag" "$context" >/dev/null || { rm -rf "$context"; return 1; }
 	rm -rf "$context"
 	docker image ls --format '{{.Repository}}:{{.Tag}} {{.Size}}' "cubepod/$1:$tag"
 }

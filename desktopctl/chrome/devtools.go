@@ -48,7 +48,9 @@ func (d DevTools) Pages(ctx context.Context) ([]Target, error) {
 
 // Open opens a tab.
 func (d DevTools) Open(ctx context.Context, page string) error {
-	return d.get(ctx, http.MethodPut, "/json/new?"+url.QueryEscape(page), nil)
+	// To Chromium "+" is no space, and "&" is the address's end.
+	address := strings.ReplaceAll(url.QueryEscape(page), "+", "%20")
+	return d.get(ctx, http.MethodPut, "/json/new?"+address, nil)
 }
 
 // Activate brings a tab to the front.
@@ -111,7 +113,10 @@ func (d DevTools) get(ctx context.Context, method, path string, into any) error 
 var ErrNoTarget = errors.New("no such target")
 
 // SamePage reports whether a tab at one address shows what was asked for by
-// the other. A root without its slash is the same page.
-func SamePage(a, b string) bool {
-	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
+// the other. A root without its slash is the same page, and a space is written
+// as the browser writes it.
+func SamePage(a, b string) bool { return canonical(a) == canonical(b) }
+
+func canonical(address string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(address, "/"), " ", "%20")
 }

@@ -1,13 +1,16 @@
 // Package viewer is the guest's port 8080: the page that shows the desktop and
 // the relay from the page's WebSocket to the VNC server's RFB.
 //
-// The relay moves bytes and reads none of them. Clipboard text is RFB's own
-// cut text and therefore Latin-1, which is what x11vnc speaks: other
-// characters are replaced by the page, see desktopctl/web.
+// The relay moves bytes and reads none of them. Clipboard text is RFB's: with
+// a VNC server that knows the extended clipboard it is any text, else Latin-1,
+// and the page replaces other characters. The page asks which, at
+// /settings.json, since a server's own word is not to be trusted: libvncserver
+// agrees to the extended clipboard, and x11vnc then ignores what comes by it.
 package viewer
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -36,6 +39,8 @@ type Options struct {
 	WebDir string
 	// RFB connects to the VNC server, once for each viewer.
 	RFB func(context.Context) (net.Conn, error)
+	// Unicode says that the VNC server takes clipboard text beyond Latin-1.
+	Unicode bool
 	// Heartbeat is how often a viewer is pinged; zero means [web.Heartbeat].
 	Heartbeat time.Duration
 }
@@ -62,6 +67,7 @@ func New(opts Options) *Viewer {
 	v := &Viewer{opts: opts, mux: http.NewServeMux()}
 	v.life, v.end = context.WithCancel(context.Background())
 	v.mux.HandleFunc("GET /websockify", v.websockify)
+	v.mux.HandleFunc("GET /settings.json", v.settings)
 	v.mux.Handle("/", web.Pages(opts.WebDir, "/{$}", "/vnc.html", "/vnc_lite.html"))
 	return v
 }
@@ -89,6 +95,13 @@ func (v *Viewer) begin() bool {
 	}
 	v.relays.Add(1)
 	return true
+}
+
+// settings tells the page what it cannot find out.
+func (v *Viewer) settings(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	_ = json.NewEncoder(w).Encode(map[string]bool{"unicodeClipboard": v.opts.Unicode})
 }
 
 func (v *Viewer) websockify(w http.ResponseWriter, r *http.Request) {

@@ -43,6 +43,21 @@ ttyd_from_testing() {
 	rm /etc/apt/sources.list.d/testing.list /etc/apt/preferences.d/testing
 }
 
+# TigerVNC's x0vncserver knows any character on the clipboard, since 1.14. Its
+# package wants all of Perl for a script around it: only the program is taken.
+x0vncserver() {
+	(cd /tmp && apt-get download tigervnc-scraping-server)
+	dpkg-deb --fsys-tarfile /tmp/tigervnc-scraping-server_*.deb | tar -x -C / ./usr/bin/X0tigervnc
+	rm /tmp/tigervnc-scraping-server_*.deb
+	! ldd /usr/bin/X0tigervnc | grep 'not found'
+	if X0tigervnc --help 2>&1 | grep -q SendCutText; then
+		mkdir -p /etc/cubepod
+		echo 'CUBEPOD_VNC=x0vncserver' >/etc/cubepod/desktop.conf
+	else
+		rm /usr/bin/X0tigervnc
+	fi
+}
+
 # Playwright's build is a Chrome for Testing, which has its policies elsewhere.
 browser_from_playwright() {
 	install nodejs npm
@@ -64,6 +79,7 @@ ubuntu)
 	;;
 *)
 	install chromium
+	x0vncserver
 	ttyd_from_testing
 	;;
 esac

@@ -1,14 +1,15 @@
 // The clipboard, both ways, as far as the browser and the frame's allow
 // attribute permit. All of it is best effort and silent.
 //
-// RFB's cut text is Latin-1; a character that has no place there arrives in the
-// sandbox as "?".
+// Some VNC servers take cut text in Latin-1 only; a character that has no place
+// there arrives in the sandbox as "?".
 
 const toLatin1 = (text) => text.replace(/[^\u0000-\u00ff]/gu, '?');
 
 export class Clipboard {
   constructor() {
     this.rfb = null;
+    this.unicode = false;
     this.known = null; // what both sides have
     this.sent = null; // what the sandbox was given
     this.pending = null; // copied in the sandbox while this page had no focus
@@ -16,8 +17,17 @@ export class Clipboard {
     document.addEventListener('paste', (event) => this.paste(event.clipboardData?.getData('text/plain')));
   }
 
-  attach(rfb) {
+  // attach takes the connection, and asks what its server can: after a
+  // reconnection that may be another one.
+  async attach(rfb) {
     this.rfb = rfb;
+    if (!rfb) return;
+    try {
+      const response = await fetch(new URL('settings.json', location.href), { cache: 'no-store' });
+      this.unicode = (await response.json()).unicodeClipboard === true;
+    } catch {
+      this.unicode = false;
+    }
   }
 
   // copied takes what was copied in the sandbox.
@@ -51,10 +61,14 @@ export class Clipboard {
   paste(text) {
     if (!this.rfb || !text || text === this.known) return;
     this.known = text;
-    // libvncserver agrees to the extended clipboard and x11vnc then ignores
-    // what comes by it, so noVNC has to forget that it was offered.
-    this.rfb._clipboardServerCapabilitiesFormats = {};
-    this.sent = toLatin1(text);
+    if (this.unicode) {
+      this.sent = text;
+    } else {
+      this.sent = toLatin1(text);
+      // libvncserver agrees to the extended clipboard and x11vnc then ignores
+      // what comes by it, so noVNC has to forget that it was offered.
+      this.rfb._clipboardServerCapabilitiesFormats = {};
+    }
     this.rfb.clipboardPasteFrom(this.sent);
   }
 }

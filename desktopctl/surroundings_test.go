@@ -1,0 +1,120 @@
+package main_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSettings are those of an image, and of a caller.
+func TestSettings(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	t.Setenv("CUBEPOD_RESOLUTION", "1280x900x24")
+	t.Setenv("CUBEPOD_PROFILE_DIR", "/tmp/elsewhere/profile")
+	if r := start(t); r.Resolution != "1280x900x24" {
+		t.Errorf("resolution %s", r.Resolution)
+	}
+	if _, err := os.Stat("/tmp/elsewhere/profile/Default"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(profile + "/Default"); err == nil {
+		t.Error("the profile is in two places")
+	}
+	ctl("stop")
+	if _, r, _ := ctl("status"); r.Resolution != "1280x900x24" {
+		t.Errorf("resolution of a stopped stack: %s", r.Resolution)
+	}
+	for _, bad := range [][2]string{{"CUBEPOD_RESOLUTION", "large"}, {"CUBEPOD_VNC", "nonesuch"}, {"CUBEPOD_RUN_DIR", "here"}} {
+		t.Run(bad[0], func(t *testing.T) {
+			t.Setenv(bad[0], bad[1])
+			if code, r, output := ctl("status"); code != 1 || !strings.HasPrefix(r.Error, "invalid_") {
+				t.Errorf("exit code %d, %s", code, output)
+			}
+		})
+	}
+}
+
+// TestSurroundings: nothing about the caller's environment matters.
+func TestSurroundings(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	s := newSite(t)
+	for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"} {
+		t.Setenv(name, "http://127.0.0.1:1")
+	}
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "PATH", "LANG", "DISPLAY"} {
+		t.Setenv(name, "")
+		os.Unsetenv(name)
+	}
+	start(t, "--url", s.URL+"/direct")
+	if got := s.next(t); got != "/direct " {
+		t.Errorf("asked for %q", got)
+	}
+	if _, r, output := ctl("status"); r.Status != "running" {
+		t.Errorf("status: %s", output)
+	}
+}
+
+// A full disk is said to be one.
+func TestDiskFull(t *testing.T) {
+	if !enterAsRoot(t) {
+		return
+	}
+	for _, dir := range []string{runDir, profile} {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chown(dir, 1000, 1000)); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16k,uid=1000,gid=1000,mode=0700"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				ctl("stop")
+				if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 64<<10), 0o644); err == nil {
+				t.Fatal("the disk is not full")
+			}
+			if code, r, output := ctl("start"); code != 1 || r.Error != "disk_full" || !strings.Contains(r.Message, dir) {
+				t.Errorf("exit code %d, %s", code, output)
+			}
+		})
+	}
+}
+
+// A run directory that is not ours is said to be one.
+func TestForeignRunDir(t *testing.T) {
+	if !enterAsRoot(t) {
+		return
+	}
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, uid := range map[string]int{"root": 0, "the guest": 1000} {
+		if code, r, output := ctlAs(uid, "start"); code != 1 || r.Error != "run_dir" || !strings.Contains(r.Message, runDir) {
+			t.Errorf("as %s: exit code %d, %s", name, code, output)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	out, err := exec.Command(program, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CUBEPOD_RUN_DIR", "CUBEPOD_PROFILE_DIR", "CUBEPOD_RESOLUTION", "CUBEPOD_VNC", "/etc/cubepod/desktop.conf"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("--help does not tell of %s", want)
+		}
+	}
+}
