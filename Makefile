@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
 
-.PHONY: check build run test screenshots fmt vet lint xcaddy bench-podd clean
+.PHONY: bench-edge check build run test screenshots fmt vet lint xcaddy bench-podd clean
 
 check: fmt vet lint test
 
@@ -40,6 +40,10 @@ vet:
 lint:
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(VULNCHECK) ./...
+
+# Panels against plain proxying: needs redis-server, nginx and wrk.
+bench-edge:
+	$(GO) run ./caddymodule/bench $(ARGS)
 
 # The module in a Caddy that somebody else builds.
 xcaddy:
