@@ -38,6 +38,9 @@ func (s *Service) sweepLoop() {
 		case <-tick.C:
 		}
 		leads, err := s.sweep(me)
+		if leads && err == nil {
+			err = s.fill(s.ctx)
+		}
 		if leads && err == nil && time.Since(audited) >= s.opts.AuditInterval {
 			err = s.audit(s.ctx, orphans)
 			audited = time.Now()
@@ -171,6 +174,11 @@ func (s *Service) inspect(ctx context.Context, id session.ID) error {
 	}
 	if e.Record.State == session.Running {
 		s.reallyRuns(ctx, e.Record)
+	}
+	if e.Record.Standby != "" {
+		if err := s.auditStandby(ctx, e.Record); err != nil {
+			return err
+		}
 	}
 	return s.store.Hasten(ctx, id, s.lookAt(e.Record))
 }

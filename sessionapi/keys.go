@@ -26,7 +26,10 @@ type Caller struct {
 	Admin bool
 }
 
-func (c Caller) mayUse(rec *session.Record) bool { return c.Admin || c.Name == rec.Owner }
+// mayUse says no to everybody for a standby, which is nobody's.
+func (c Caller) mayUse(rec *session.Record) bool {
+	return rec.Standby == "" && (c.Admin || c.Name == rec.Owner)
+}
 
 // APIKeys are the keys that open the API. A line of their file is
 //

@@ -30,10 +30,21 @@ func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) 
 	if !ok {
 		return nil, apierror.New(apierror.NotFound, "template_not_found", "there is no template %q", req.Template)
 	}
+	if tmpl.Warm > 0 {
+		rec, err := s.claim(ctx, caller, tmpl, req)
+		if rec != nil || err != nil {
+			return rec, err
+		}
+	}
+	rec := s.newRecord(tmpl, req)
+	rec.Owner = caller.Name
+	return s.createAs(ctx, rec)
+}
+
+func (s *Service) newRecord(tmpl Template, req CreateRequest) *session.Record {
 	now := s.clock.now()
-	rec := &session.Record{
+	return &session.Record{
 		ID:             session.NewID(),
-		Owner:          caller.Name,
 		Template:       req.Template,
 		Runtime:        s.runtime.Name(),
 		State:          session.Creating,
@@ -50,6 +61,10 @@ func (s *Service) Create(ctx context.Context, caller Caller, req CreateRequest) 
 		TimeoutSeconds: int64(req.Timeout / time.Second),
 		IdleSeconds:    int64(req.Idle / time.Second),
 	}
+}
+
+// createAs starts the sandbox of a new record.
+func (s *Service) createAs(ctx context.Context, rec *session.Record) (*session.Record, error) {
 	lease, err := s.store.Create(ctx, rec, s.lookAt(rec), s.opts.LeaseTTL)
 	if err != nil {
 		return nil, err

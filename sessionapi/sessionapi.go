@@ -136,6 +136,7 @@ type Service struct {
 	metrics   *Metrics
 	podds     *podds
 	clock     clock
+	pool      pool
 	changes   *changes
 
 	ctx context.Context // the Service's own lifetime

@@ -55,6 +55,18 @@ type Store interface {
 	// Forget takes id off the lists.
 	Forget(ctx context.Context, id session.ID) error
 
+	// Place puts rec among the sandboxes by its CreatedAt.
+	Place(ctx context.Context, rec *session.Record) error
+
+	// Offer puts id among the standbys of a template.
+	Offer(ctx context.Context, template string, id session.ID) error
+	// Claim takes one of the standbys out, or gives "" when there is none.
+	Claim(ctx context.Context, template string) (session.ID, error)
+	// Withdraw takes id out and reports whether it was there.
+	Withdraw(ctx context.Context, template string, id session.ID) (bool, error)
+	// Standbys gives all of a template.
+	Standbys(ctx context.Context, template string) ([]session.ID, error)
+
 	// Touch notes that id was used at t; the note lasts for ttl.
 	Touch(ctx context.Context, id session.ID, t time.Time, ttl time.Duration) error
 	// Touched gives the time of the last Touch, zero when there is none.

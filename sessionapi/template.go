@@ -28,6 +28,8 @@ type Template struct {
 	Memory int64
 	CPUs   float64
 	PIDs   int64
+	// Warm is how many sandboxes are kept ready for creates.
+	Warm int
 	// Env are variables of every sandbox; a caller's own win.
 	Env map[string]string
 }
@@ -52,6 +54,7 @@ var templatePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 //	  cpus: 2
 //	  pids: 2000
 //	  runtime: runsc   # what runs the container
+//	  warm: 2          # sandboxes kept ready
 //	  env:
 //	    LANG: de_DE.UTF-8
 func LoadTemplates(path string) (map[string]Template, error) {
@@ -74,6 +77,7 @@ func parseTemplates(data []byte) (map[string]Template, error) {
 		CPUs    float64           `yaml:"cpus"`
 		PIDs    int64             `yaml:"pids"`
 		Runtime string            `yaml:"runtime"`
+		Warm    int               `yaml:"warm"`
 		Env     map[string]string `yaml:"env"`
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -93,7 +97,7 @@ func parseTemplates(data []byte) (map[string]Template, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: memory: %w", name, err)
 		}
-		if t.CPUs < 0 || t.PIDs < 0 {
+		if t.CPUs < 0 || t.PIDs < 0 || t.Warm < 0 {
 			return nil, fmt.Errorf("%s: a limit is no negative number", name)
 		}
 		if err := checkEnvs(t.Env); err != nil {
@@ -101,7 +105,7 @@ func parseTemplates(data []byte) (map[string]Template, error) {
 		}
 		out[name] = Template{
 			Name: name, Image: t.Image, Desktop: t.Desktop, ContainerRuntime: t.Runtime,
-			Memory: memory, CPUs: t.CPUs, PIDs: t.PIDs, Env: t.Env,
+			Memory: memory, CPUs: t.CPUs, PIDs: t.PIDs, Warm: t.Warm, Env: t.Env,
 		}
 	}
 	return out, nil

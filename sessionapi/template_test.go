@@ -17,8 +17,8 @@ func TestLoadTemplates(t *testing.T) {
 		want map[string]sessionapi.Template
 	}{
 		"two": {"web:\n  desktop: true\nsmall: {}\n", map[string]sessionapi.Template{"web": {Name: "web", Desktop: true}, "small": {Name: "small"}}},
-		"all of it": {"box:\n  image: example.com/box:1\n  memory: 512MiB\n  cpus: 1.5\n  pids: 100\n  runtime: runsc\n  env: {A: b}\n", map[string]sessionapi.Template{"box": {
-			Name: "box", Image: "example.com/box:1", Memory: 512 << 20, CPUs: 1.5, PIDs: 100, ContainerRuntime: "runsc", Env: map[string]string{"A": "b"}}}},
+		"all of it": {"box:\n  image: example.com/box:1\n  memory: 512MiB\n  cpus: 1.5\n  pids: 100\n  runtime: runsc\n  warm: 3\n  env: {A: b}\n", map[string]sessionapi.Template{"box": {
+			Name: "box", Image: "example.com/box:1", Memory: 512 << 20, CPUs: 1.5, PIDs: 100, ContainerRuntime: "runsc", Warm: 3, Env: map[string]string{"A": "b"}}}},
 		"memory without a unit": {"web: {memory: 512}\n", nil},
 		"too little memory":     {"web: {memory: 1MiB}\n", nil},
 		"negative limit":        {"web: {cpus: -1}\n", nil},

@@ -16,6 +16,8 @@ package session
 //	cubepod:ends             sorted set of ids by when the janitor looks at them
 //	                         next, EndAt at the latest, unix milliseconds
 //
+//	cubepod:standbys:<name>  set of ids of a template's standbys
+//
 // cubepod:janitor is held, with a TTL, by the replica that does the janitor's
 // work. cubepod:deployment is a random word that tells the objects of this
 // Redis' sandboxes from those of another on the same host.
@@ -36,6 +38,9 @@ func RecordKey(id ID) string { return "cubepod:{" + string(id) + "}:record" }
 
 // LeaseKey is the key of id's lease.
 func LeaseKey(id ID) string { return "cubepod:{" + string(id) + "}:lease" }
+
+// StandbysKey is the key of a template's standbys.
+func StandbysKey(template string) string { return "cubepod:standbys:" + template }
 
 // ActivityKey is the key of id's last activity.
 func ActivityKey(id ID) string { return "cubepod:{" + string(id) + "}:activity" }

@@ -76,6 +76,9 @@ type Record struct {
 	Template string `json:"template"`
 	Runtime  string `json:"runtime"` // local, docker, kubernetes
 	State    State  `json:"state"`
+	// Standby is set while the sandbox is nobody's and waits for a create: the
+	// version of the template it was made of.
+	Standby string `json:"standby,omitempty"`
 	// Reason says in words why State is Failed.
 	Reason string `json:"reason,omitempty"`
 
