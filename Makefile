@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
 
-.PHONY: bench-edge check build run test screenshots fmt vet lint xcaddy bench-podd clean
+.PHONY: bench-api bench-edge check build run test screenshots fmt vet lint xcaddy bench-podd clean
 
 check: fmt vet lint test
 
@@ -19,6 +19,15 @@ build:
 # Container images with Docker, cubepod/<name>:$(TAG), "dev" without a TAG.
 images: build
 	@images/build.sh
+
+# What the desktop image costs in time and memory, beside Chromium alone.
+bench-desktop:
+	CGO_ENABLED=0 $(GO) build -o bin/bench-desktop ./desktopctl/bench
+	@bin/bench-desktop $(ARGS)
+
+# The session API against its bounds, with a Docker engine and the images.
+bench-api: build
+	@$(GO) run ./sessionapi/bench $(ARGS)
 
 run:
 	@exec deploy/dev/run.sh $(ARGS)
