@@ -109,11 +109,20 @@ func run(config Config, logger *log.Logger) error {
 	return errors.Join(err, <-closed)
 }
 
+// reapDelay is how long orphans may wait for each other: the signal comes for
+// every command too, and a look for each would cost the commands' speed.
+const reapDelay = 10 * time.Millisecond
+
 // attend reaps orphans until podd is told to stop or cannot serve any more.
-func attend(stop, children <-chan os.Signal, served <-chan error, commands *command.Manager) error {
+func attend(stop, signalled <-chan os.Signal, served <-chan error, commands *command.Manager) error {
+	children := signalled    // nil while a look is due
+	var due <-chan time.Time // nil while there is nothing to reap
 	for {
 		select {
 		case <-children:
+			children, due = nil, time.After(reapDelay)
+		case <-due:
+			children, due = signalled, nil
 			if reapOrphans() > 0 {
 				commands.OrphanReaped()
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -70,8 +71,8 @@ func (m *Manager) spawn(r poddapi.RunRequest, dir string, id Identity, env []str
 		fds[0], input = p[0], p[1]
 	}
 	if m.root && id.UID != 0 {
-		for _, fd := range fds {
-			if fd != m.null { // so that the command can open its /dev/stdin, stdout and stderr
+		for i, fd := range fds {
+			if fd != m.null && !slices.Contains(fds[:i], fd) { // so that the command can open its /dev/stdin, stdout and stderr
 				unix.Fchown(fd, int(id.UID), -1) // it has the open pipe in any case
 			}
 		}

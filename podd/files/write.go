@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 	"golang.org/x/sys/unix"
@@ -34,7 +35,10 @@ func Write(path string, owner Owner, mode uint32, r io.Reader) (size int64, err 
 		}
 	}()
 	from := &source{r: r}
-	if size, err = io.Copy(f, from); err != nil {
+	buf := buffers.Get().(*[bufferSize]byte)
+	size, err = io.CopyBuffer(struct{ io.Writer }{f}, from, buf[:])
+	buffers.Put(buf)
+	if err != nil {
 		if from.err != nil {
 			return 0, from.err
 		}
@@ -49,6 +53,12 @@ func Write(path string, owner Owner, mode uint32, r io.Reader) (size int64, err 
 	}
 	return size, nil
 }
+
+// bufferSize is what is read from a caller at a time. It is large: each piece
+// costs a look at the connection's deadline and a system call or two.
+const bufferSize = 512 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // source keeps apart the errors of an upload and those of the disk.
 type source struct {

@@ -19,7 +19,13 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err := s.body(w, r, &req); err != nil {
 		return err
 	}
+	done := hurry()
 	c, started, err := s.commands.Run(req)
+	if req.Background {
+		defer done()
+	} else {
+		done()
+	}
 	if err != nil {
 		return err
 	}
