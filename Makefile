@@ -20,6 +20,12 @@ build:
 images: build
 	@images/build.sh
 
+# The images' own tests; starts a Docker engine where there is none.
+test-images:
+	@deploy/dev/docker.sh
+	@$(MAKE) --no-print-directory images
+	@images/test.sh
+
 # What the desktop image costs in time and memory, beside Chromium alone.
 bench-desktop:
 	CGO_ENABLED=0 $(GO) build -o bin/bench-desktop ./desktopctl/bench

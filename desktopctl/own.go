@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubeplexai/cubepod/desktopctl/daemon"
 	"github.com/cubeplexai/cubepod/desktopctl/terminal"
 	"github.com/cubeplexai/cubepod/desktopctl/viewer"
 	"github.com/cubeplexai/cubepod/internal/apierror"
@@ -44,9 +45,15 @@ func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) 
 	page := viewer.New(viewer.Options{
 		WebDir:  cfg.pages("viewer"),
 		Unicode: vncServers[cfg.VNC].unicode,
-		RFB: func(ctx context.Context) (net.Conn, error) {
+		// A page may be quicker than the VNC server, which starts beside us:
+		// waiting here shows the first picture sooner than the page's next try.
+		RFB: func(ctx context.Context) (conn net.Conn, err error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "unix", cfg.vncSocket())
+			err = daemon.Poll(ctx, func(ctx context.Context) error {
+				conn, err = d.DialContext(ctx, "unix", cfg.vncSocket())
+				return err
+			})
+			return conn, err
 		},
 	})
 	// The front is tried first: a viewer that answers has had its chance.

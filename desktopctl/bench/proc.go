@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// parts groups the guest's processes as the table does.
-var parts = []struct {
+// part is a row of the table: the processes of these programs.
+type part struct {
 	name     string
 	programs []string
-}{
+}
+
+var parts = []part{
 	{"X", []string{"Xvfb", "Xtigervnc"}},
 	{"window manager", []string{"openbox"}},
 	{"VNC", []string{"x11vnc", "X0tigervnc"}},
