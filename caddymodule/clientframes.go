@@ -38,7 +38,7 @@ type clientFrames struct {
 	filter bool
 
 	lost   bool // the observer lost the thread: all that comes is input
-	header [14]byte
+	header [maxHeader]byte
 	have   int    // how much of the header has come
 	left   uint64 // what is left of the payload
 	mask   [4]byte
@@ -128,22 +128,16 @@ func (c *clientFrames) scan(p []byte) error {
 	return nil
 }
 
-// scanHeader takes a byte of a header and, with the last one, begins a frame.
+// scanHeader takes what there is of a header and, with its end, begins a frame.
 func (c *clientFrames) scanHeader(p []byte) (int, error) {
-	n := 0
-	for n < len(p) {
-		c.header[c.have] = p[n]
-		c.have++
-		n++
-		size, ok := frameSize(c.header[:c.have])
-		if !ok {
-			continue
-		}
-		have := c.have
-		c.have = 0
-		return n, c.begin(size, have)
+	n := takeHeader(&c.header, &c.have, p)
+	size, ok := frameSize(c.header[:c.have])
+	if !ok {
+		return n, nil
 	}
-	return n, nil
+	have := c.have
+	c.have = 0
+	return n, c.begin(size, have)
 }
 
 // begin begins a frame whose header has have bytes.

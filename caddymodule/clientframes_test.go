@@ -303,7 +303,8 @@ func FuzzFrameWriter(f *testing.F) {
 		}
 		got := out.Bytes()
 		if !closed {
-			if !bytes.Equal(got, stream) {
+			// After a close frame of the guest's own nothing has to pass.
+			if !bytes.HasPrefix(stream, got) || len(got) < len(stream) && !w.over {
 				t.Fatal("changes what passes")
 			}
 			return

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -29,18 +28,28 @@ type target struct {
 	port        int
 	direct      netip.AddrPort // of a port registered with an address
 	endpoint    session.Endpoint
-	token       string // podd's tunnel token
+	tunnelKey   []byte // that podd's tunnel token is derived from
 }
 
 // poolKey is the host under which connections to the target are kept. A
 // recycled address never gets a connection of its former owner, and the ports
 // of a sandbox, which share podd's address, do not get each other's.
 func (t *target) poolKey() string {
-	key := string(t.sid) + "-" + strconv.FormatInt(t.incarnation, 10) + "-" + strconv.Itoa(t.port)
+	var buf [128]byte
+	key := append(buf[:0], t.sid...)
+	key = strconv.AppendInt(append(key, '-'), t.incarnation, 10)
+	key = strconv.AppendInt(append(key, '-'), int64(t.port), 10)
 	if t.direct.IsValid() {
-		key += "-" + strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "", "%", "-").Replace(t.direct.String())
+		at := len(key) + 1
+		key = t.direct.AppendTo(append(key, '-'))
+		for i, c := range key[at:] {
+			switch c {
+			case '.', ':', '[', ']', '%':
+				key[at+i] = '-'
+			}
+		}
 	}
-	return key + ".cubepod.internal"
+	return string(append(key, ".cubepod.internal"...))
 }
 
 // newTarget finds the way to the port that c names, on a running sandbox.
@@ -58,7 +67,7 @@ func newTarget(c paneltoken.Claims, rec *session.Record, tunnelKeys keyfile.Keys
 		return nil, apierror.Wrap(errors.New("the record names the tunnel key "+rec.TunnelKey),
 			apierror.Unavailable, "tunnel_key_unknown", "the edge lacks the key to this sandbox")
 	}
-	t.token = poddapi.Token(k.Secret, poddapi.Tunnel, string(rec.ID), rec.Incarnation)
+	t.tunnelKey = k.Secret
 	return t, nil
 }
 
@@ -87,7 +96,7 @@ func (d *dialer) dial(ctx context.Context, t *target) (net.Conn, error) {
 		}
 		return nil, poddUnreachable(err)
 	}
-	tunnel, err := poddapi.OpenTunnel(ctx, conn, t.token, t.port)
+	tunnel, err := poddapi.OpenTunnel(ctx, conn, poddapi.Token(t.tunnelKey, poddapi.Tunnel, string(t.sid), t.incarnation), t.port)
 	if err == nil {
 		return tunnel, nil
 	}

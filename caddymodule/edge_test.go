@@ -74,6 +74,8 @@ type edgeOptions struct {
 	global    string // inside the cubepod option
 	format    string // of the log
 	auto      string // auto_https; default off
+	quiet     bool   // no access log, and nothing below ERROR
+	after     string // more sites
 	redirects int    // port that redirects to HTTPS
 	caddy     string // among Caddy's global options
 	host      string // of the site; default localhost
@@ -125,6 +127,10 @@ func startEdge(t testing.TB, backend http.Handler, opts edgeOptions) *edge {
 // load loads the configuration, again to reload it.
 func (e *edge) load(comment string) {
 	e.t.Helper()
+	level, access := "DEBUG", "log"
+	if e.options.quiet {
+		level, access = "ERROR", ""
+	}
 	scheme, tls, global := "http", "", e.options.caddy
 	if e.options.tls {
 		global += fmt.Sprintf("\nhttps_port %d", e.port)
@@ -139,7 +145,7 @@ func (e *edge) load(comment string) {
 	storage file_system %[1]s/caddy
 	log default {
 		output file %[1]s/log
-		level DEBUG
+		level %[14]s
 		%[13]s
 	}
 	cubepod {
@@ -152,16 +158,17 @@ func (e *edge) load(comment string) {
 }
 %[9]s://%[10]s:%[4]d {
 	%[11]s
-	log
+	%[15]s
 	cubepod_panel {
 		%[5]s
 	}
 	%[6]s
 	respond /reloaded "%[7]s"
 }
+%[16]s
 `, e.dir, e.redis.URL, e.options.global, e.port, e.options.site, e.options.extra, comment,
 		global, scheme, cmp.Or(e.options.host, "localhost"), tls,
-		cmp.Or(e.options.auto, "off"), e.options.format)
+		cmp.Or(e.options.auto, "off"), e.options.format, level, access, e.options.after)
 	js, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
 	if err != nil {
 		e.t.Fatal(err, warnings)

@@ -28,11 +28,12 @@ type frameWriter struct {
 	deadlineMu sync.Mutex // guards stopped; held while the deadline is set
 	stopped    bool
 
-	mu      sync.Mutex // guards the fields below
-	header  []byte     // of the frame at hand, as far as it has come
-	payload uint64     // what is left of it
-	pending []byte     // a close frame that waits for the end of the frame
-	over    bool       // a close frame was sent, by whichever side
+	mu      sync.Mutex      // guards the fields below
+	header  [maxHeader]byte // of the frame at hand
+	have    int             // how much of it has come
+	payload uint64          // what is left of it
+	pending []byte          // a close frame that waits for the end of the frame
+	over    bool            // a close frame was sent, by whichever side
 }
 
 func newFrameWriter(write func([]byte) (int, error), deadline func(time.Time) error) *frameWriter {
@@ -126,7 +127,7 @@ func (f *frameWriter) sendPending() {
 }
 
 // boundary reports whether a frame has ended and none has begun.
-func (f *frameWriter) boundary() bool { return len(f.header) == 0 && f.payload == 0 }
+func (f *frameWriter) boundary() bool { return f.have == 0 && f.payload == 0 }
 
 // scan follows the frames in p. With stop it ends at the first boundary and
 // returns how far it came.
@@ -138,14 +139,13 @@ func (f *frameWriter) scan(p []byte, stop bool) int {
 			f.payload -= step
 			n += int(step)
 		} else {
-			f.header = append(f.header, p[n])
-			n++
-			if size, ok := frameSize(f.header); ok {
-				if f.header[0]&0x0f == 8 {
+			n += takeHeader(&f.header, &f.have, p[n:])
+			if size, ok := frameSize(f.header[:f.have]); ok {
+				if f.header[0]&0x0f == opClose {
 					f.over = true
 				}
 				f.payload = size
-				f.header = f.header[:0]
+				f.have = 0
 			}
 		}
 		if stop && f.boundary() {
@@ -155,14 +155,17 @@ func (f *frameWriter) scan(p []byte, stop bool) int {
 	return n
 }
 
-// frameSize gives the payload's size once the header is complete, RFC 6455
-// §5.2. Servers do not mask, but who would is followed all the same.
-func frameSize(h []byte) (uint64, bool) {
+// maxHeader is the longest header of a frame.
+const maxHeader = 14
+
+// headerSize gives the size of the header that begins with h, or what is needed
+// to tell.
+func headerSize(h []byte) int {
 	if len(h) < 2 {
-		return 0, false
+		return 2
 	}
-	size, need := uint64(h[1]&0x7f), 2
-	switch size {
+	need := 2
+	switch h[1] & 0x7f {
 	case 126:
 		need += 2
 	case 127:
@@ -171,9 +174,31 @@ func frameSize(h []byte) (uint64, bool) {
 	if h[1]&0x80 != 0 {
 		need += 4
 	}
-	if len(h) < need {
+	return need
+}
+
+// takeHeader moves from p to h, of which have bytes have come, what belongs to
+// the header, and says how much that was.
+func takeHeader(h *[maxHeader]byte, have *int, p []byte) int {
+	n := 0
+	for {
+		need := headerSize(h[:*have]) - *have
+		if need <= 0 || n == len(p) {
+			return n
+		}
+		step := copy(h[*have:*have+need], p[n:])
+		*have += step
+		n += step
+	}
+}
+
+// frameSize gives the payload's size once the header is complete, RFC 6455
+// §5.2. Servers do not mask, but who would is followed all the same.
+func frameSize(h []byte) (uint64, bool) {
+	if len(h) < headerSize(h) {
 		return 0, false
 	}
+	size := uint64(h[1] & 0x7f)
 	switch size {
 	case 126:
 		size = uint64(binary.BigEndian.Uint16(h[2:]))

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
-	"github.com/cubeplexai/cubepod/internal/loopback"
 	"github.com/cubeplexai/cubepod/internal/paneltoken"
 	"github.com/cubeplexai/cubepod/internal/session"
 )
@@ -162,7 +161,7 @@ var errNoPanel = apierror.New(apierror.NotFound, "", "there is no panel at this 
 
 func (p *Panel) hygiene(r *http.Request, path panelPath) hygiene {
 	return hygiene{
-		rebaser:        rebaser{prefix: path.prefix, hosts: []string{strings.ToLower(r.Host)}},
+		rebaser:        rebaser{prefix: path.prefix, host: r.Host},
 		trusted:        p.SharedOrigin == "trusted" || p.PanelHost != "",
 		ownHost:        p.PanelHost != "",
 		frameAncestors: strings.Join(p.FrameAncestors, " "),
@@ -227,8 +226,8 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	defer visit.done()
 	w.visit = visit
 	p.follow(w, r, claims, path.rest)
-	w.hosts = append(w.hosts, guestHosts(target)...)
-	if err := p.pass(w, r.WithContext(ctx), next, path, target); err != nil {
+	w.target = target
+	if err := p.pass(ctx, w, r, next, path); err != nil {
 		if e := visit.why(); e != nil {
 			return e.err
 		}
@@ -341,7 +340,8 @@ func (p *Panel) running(r *http.Request, claims paneltoken.Claims, token string)
 }
 
 // pass rewrites the request to what the guest sees and hands it on.
-func (p *Panel) pass(w *responseWriter, r *http.Request, next caddyhttp.Handler, path panelPath, t *target) error {
+func (p *Panel) pass(ctx context.Context, w *responseWriter, r *http.Request, next caddyhttp.Handler, path panelPath) error {
+	t := w.target
 	if err := retarget(r, path.rest); err != nil {
 		return apierror.Wrap(err, apierror.Invalid, "invalid_path", "the path is not valid")
 	}
@@ -368,16 +368,7 @@ func (p *Panel) pass(w *responseWriter, r *http.Request, next caddyhttp.Handler,
 	r.RequestURI = redact(r.RequestURI)
 	h.hidden.request = hide(r.Header)
 	w.hidden = &h.hidden
-	return next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), handoverKey{}, h)))
-}
-
-// guestHosts are the hosts by which a guest may name itself.
-func guestHosts(t *target) []string {
-	hosts := []string{loopback.Host(t.port), fmt.Sprintf("localhost:%d", t.port)}
-	if t.direct.IsValid() {
-		hosts = append(hosts, t.direct.String())
-	}
-	return hosts
+	return next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, handoverKey{}, h)))
 }
 
 // resultOf is the metric's label for a status.

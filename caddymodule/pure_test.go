@@ -39,7 +39,7 @@ func TestSplitPanelPath(t *testing.T) {
 	}
 }
 
-var testRebaser = rebaser{prefix: "/panel/t", hosts: []string{"panels.example", "127.0.0.1:3000", "localhost:3000"}}
+var testRebaser = rebaser{prefix: "/panel/t", host: "panels.example", target: &target{port: 3000}}
 
 func TestRebaseLocation(t *testing.T) {
 	tests := map[string]string{

@@ -2,15 +2,29 @@ package caddymodule
 
 import (
 	"net/url"
-	"slices"
+	"strconv"
 	"strings"
 )
 
 // rebaser turns addresses that a guest gives out into addresses under the
 // panel's path. What is rebased already stays as it is.
 type rebaser struct {
-	prefix string   // "/panel/{token}"
-	hosts  []string // by which client or guest know the panel, lower case
+	prefix string // "/panel/{token}"
+	host   string // by which the client knows the panel
+	target *target
+}
+
+// known reports whether host is one by which client or guest know the panel.
+func (b rebaser) known(host string) bool {
+	if strings.EqualFold(host, b.host) {
+		return true
+	}
+	if b.target == nil {
+		return false
+	}
+	name, port, ok := strings.Cut(strings.ToLower(host), ":")
+	return ok && (name == "127.0.0.1" || name == "localhost") && port == strconv.Itoa(b.target.port) ||
+		b.target.direct.IsValid() && host == b.target.direct.String()
 }
 
 // location rebases a reference as Location has it: a path of the guest's, or
@@ -36,7 +50,7 @@ func (b rebaser) ownHost(ref, rest string) string {
 	if end < 0 {
 		end = len(rest)
 	}
-	if !slices.Contains(b.hosts, strings.ToLower(rest[:end])) {
+	if !b.known(rest[:end]) {
 		return ref
 	}
 	path := rest[end:]
