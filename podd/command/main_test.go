@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log"
-	"os"
 	"strings"
 	"testing"
 
@@ -102,5 +101,3 @@ func await(t *testing.T, c *command.Command, s string) {
 }
 
 func ptr[T any](v T) *T { return &v }
-
-var isRoot = os.Geteuid() == 0

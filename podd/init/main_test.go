@@ -16,6 +16,7 @@ import (
 
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/internal/testutil"
+	"github.com/cubeplexai/cubepod/podd/cgroup"
 	"go.uber.org/goleak"
 )
 
@@ -89,9 +90,23 @@ func start(t *testing.T, dir string, env []string, wrapper ...string) *guest {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	g.Client = poddapi.NewClient(g.rt, "")
-	t.Cleanup(func() { g.end(syscall.SIGKILL) })
+	t.Cleanup(func() {
+		g.end(syscall.SIGTERM)
+		sweep(filepath.Join(dir, "state"))
+	})
 	g.up(t)
 	return g
+}
+
+// sweep removes the control groups of a podd that had no time to do so. Those
+// of a container go with it.
+func sweep(state string) {
+	data, _ := os.ReadFile(filepath.Join(state, "next")) // without it there were none
+	var nonce string
+	fmt.Sscanf(string(data), "%d %s", new(int), &nonce)
+	if tree, err := cgroup.Open("podd-" + nonce); err == nil {
+		tree.Close()
+	}
 }
 
 func (g *guest) up(t *testing.T) {
