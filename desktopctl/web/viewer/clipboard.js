@@ -6,10 +6,19 @@
 
 const toLatin1 = (text) => text.replace(/[^\u0000-\u00ff]/gu, '?');
 
+async function takesUnicode() {
+  try {
+    const response = await fetch(new URL('settings.json', location.href), { cache: 'no-store' });
+    return (await response.json()).unicodeClipboard === true;
+  } catch {
+    return false;
+  }
+}
+
 export class Clipboard {
   constructor() {
     this.rfb = null;
-    this.unicode = false;
+    this.unicode = null; // a promise, with a connection
     this.known = null; // what both sides have
     this.sent = null; // what the sandbox was given
     this.pending = null; // copied in the sandbox while this page had no focus
@@ -19,15 +28,9 @@ export class Clipboard {
 
   // attach takes the connection, and asks what its server can: after a
   // reconnection that may be another one.
-  async attach(rfb) {
+  attach(rfb) {
     this.rfb = rfb;
-    if (!rfb) return;
-    try {
-      const response = await fetch(new URL('settings.json', location.href), { cache: 'no-store' });
-      this.unicode = (await response.json()).unicodeClipboard === true;
-    } catch {
-      this.unicode = false;
-    }
+    if (rfb) this.unicode = takesUnicode();
   }
 
   // copied takes what was copied in the sandbox.
@@ -58,17 +61,18 @@ export class Clipboard {
 
   // paste gives text to the sandbox' clipboard; the person's Ctrl+V follows as
   // a key.
-  paste(text) {
-    if (!this.rfb || !text || text === this.known) return;
+  async paste(text) {
+    const rfb = this.rfb;
+    if (!rfb || !text || text === this.known) return;
     this.known = text;
-    if (this.unicode) {
+    if (await this.unicode) {
       this.sent = text;
     } else {
       this.sent = toLatin1(text);
       // libvncserver agrees to the extended clipboard and x11vnc then ignores
       // what comes by it, so noVNC has to forget that it was offered.
-      this.rfb._clipboardServerCapabilitiesFormats = {};
+      rfb._clipboardServerCapabilitiesFormats = {};
     }
-    this.rfb.clipboardPasteFrom(this.sent);
+    rfb.clipboardPasteFrom(this.sent);
   }
 }
