@@ -14,8 +14,9 @@ const pollInterval = 500 * time.Millisecond
 
 // changes hands the store's news to those who wait for one sandbox.
 type changes struct {
-	mu sync.Mutex // guards the fields below
-	by map[session.ID]map[*watch]struct{}
+	mu    sync.Mutex // guards the fields below
+	by    map[session.ID]map[*watch]struct{}
+	feeds map[*feed]struct{}
 }
 
 // watch hears of changes of one sandbox from the moment it was made.
@@ -25,7 +26,9 @@ type watch struct {
 	from *changes
 }
 
-func newChanges() *changes { return &changes{by: map[session.ID]map[*watch]struct{}{}} }
+func newChanges() *changes {
+	return &changes{by: map[session.ID]map[*watch]struct{}{}, feeds: map[*feed]struct{}{}}
+}
 
 func (c *changes) watch(id session.ID) *watch {
 	w := &watch{c: make(chan struct{}, 1), id: id, from: c}
@@ -50,6 +53,9 @@ func (w *watch) stop() {
 func (c *changes) notify(id session.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for f := range c.feeds {
+		f.add(id)
+	}
 	for w := range c.by[id] {
 		select {
 		case w.c <- struct{}{}:

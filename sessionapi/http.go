@@ -48,6 +48,7 @@ func (a *api) routes() []route {
 		{pattern: "GET /sandboxes", keyed: a.listV1},
 		{pattern: "POST /v2/sandboxes", keyed: a.create},
 		{pattern: "GET /v2/sandboxes", keyed: a.listV2},
+		{pattern: "GET /v2/sandboxes/events", keyed: a.events},
 		{pattern: "GET /sandboxes/{sandboxID}", sandbox: a.get},
 		{pattern: "DELETE /sandboxes/{sandboxID}", sandbox: a.delete},
 		{pattern: "POST /sandboxes/{sandboxID}/pause", sandbox: a.pause},

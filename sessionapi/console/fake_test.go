@@ -32,6 +32,7 @@ type fakeAPI struct {
 	fail      map[string]*apierror.Error // by "METHOD path"
 	hold      map[string]chan struct{}   // calls wait here, by "METHOD path"
 	starts    int                        // of the desktop
+	streams   bool                       // there is a stream of changes
 }
 
 type box struct {
@@ -58,6 +59,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	page := console.Handler()
 	api := http.NewServeMux()
 	api.HandleFunc("GET /v2/sandboxes", f.list)
+	api.HandleFunc("GET /v2/sandboxes/events", f.events)
 	api.HandleFunc("POST /sandboxes", f.create)
 	api.HandleFunc("GET /sandboxes/{id}", f.get)
 	api.HandleFunc("DELETE /sandboxes/{id}", f.remove)
@@ -166,6 +168,42 @@ func (f *fakeAPI) list(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, f.sandboxes)
+}
+
+// events sends what is there anew with each change, and what is gone.
+func (f *fakeAPI) events(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	streams := f.streams
+	f.mu.Unlock()
+	if !streams { // an older API
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "event: ready\ndata: {}\n\n")
+	known := map[string]bool{}
+	for {
+		f.mu.Lock()
+		changed, now := f.changed, map[string]bool{}
+		for _, b := range f.sandboxes {
+			line, _ := json.Marshal(b) // plain values
+			fmt.Fprintf(w, "event: sandbox\ndata: %s\n\n", line)
+			now[b.ID] = true
+		}
+		f.mu.Unlock()
+		for id := range known {
+			if !now[id] {
+				fmt.Fprintf(w, "event: gone\ndata: {\"sandboxID\":%q}\n\n", id)
+			}
+		}
+		known = now
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 func (f *fakeAPI) create(w http.ResponseWriter, r *http.Request) {

@@ -84,6 +84,23 @@ func TestTheListShowsStatesInWordsAndFollows(t *testing.T) {
 	p.until(fmt.Sprintf("!document.querySelector(\"[href$='%s']\")", baseID))
 }
 
+// TestTheListFollowsTheStream has a list call that only works once, so that
+// what is shown later came by the stream.
+func TestTheListFollowsTheStream(t *testing.T) {
+	f, p := newFakeAPI(t), newPage(t)
+	f.change(func() { f.streams = true })
+	b := f.add(desktopID, "desktop", "running")
+	p.enter(f, "")
+	p.sees(".row", "Running")
+	f.failCall("GET /v2/sandboxes", apierror.New(apierror.Unavailable, "store_unavailable", "the store does not answer"))
+	f.change(func() { b.State = "paused" })
+	p.sees(".row", "Paused")
+	f.add(baseID, "base", "running")
+	p.sees(fmt.Sprintf(".row:has([href$='%s'])", baseID), "Running")
+	f.drop(baseID)
+	p.until(fmt.Sprintf("!document.querySelector(\"[href$='%s']\")", baseID))
+}
+
 func TestTheListSaysWhenTheAPIIsAway(t *testing.T) {
 	f, p := newFakeAPI(t), newPage(t)
 	f.add(desktopID, "desktop", "running")

@@ -93,6 +93,27 @@ export class Api {
     return { items: await response.json(), next: response.headers.get('x-next-token') ?? '' };
   }
 
+  /**
+   * Follows the sandboxes that change: calls told with each event's name and
+   * data until the stream ends or signal does.
+   */
+  async follow(told, signal) {
+    const response = await this.#send('GET', '/v2/sandboxes/events', undefined, signal);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split('\n\n');
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const event = /^event: (.*)$/m.exec(block)?.[1];
+        const data = /^data: (.*)$/m.exec(block)?.[1];
+        if (event && data) told(event, JSON.parse(data));
+      }
+    }
+  }
+
   create(options) { return this.#json('POST', '/sandboxes', options); }
 
   get(id) { return this.#json('GET', at(id)); }

@@ -6,10 +6,12 @@ import { isMoving, made } from './state.js';
 const PERIOD = 3000;
 const PERIOD_MOVING = 1000;
 const PERIOD_FAILING = 15000;
+const PERIOD_FOLLOWING = 30000;
 const MOST_PAGES = 5;
 
 /**
- * Catalog polls the list and dispatches "change" after each answer or failure.
+ * Catalog follows what changes, and reads the list: at first, now and then, and
+ * often while it cannot follow. It dispatches "change" after each of these.
  * It reads the list only: a call about one sandbox would count as use of it
  * and keep it from being paused when idle.
  */
@@ -26,6 +28,8 @@ export class Catalog extends EventTarget {
   #abort = null;
   #failures = 0;
   #running = false;
+  #stream = null;
+  #following = false;
   #onvisibility = () => (document.hidden ? this.#rest() : this.refresh());
 
   constructor(api) {
@@ -36,11 +40,13 @@ export class Catalog extends EventTarget {
   start() {
     this.#running = true;
     document.addEventListener('visibilitychange', this.#onvisibility);
+    this.#follow();
     this.refresh();
   }
 
   stop() {
     this.#running = false;
+    this.#stream?.abort();
     document.removeEventListener('visibilitychange', this.#onvisibility);
     this.#rest();
   }
@@ -89,11 +95,36 @@ export class Catalog extends EventTarget {
     if (this.#running && !document.hidden) this.#timer = setTimeout(() => this.refresh(), this.#period());
   }
 
+  /** Follows as long as it runs and the API lets it. */
+  async #follow() {
+    const stream = this.#stream = new AbortController();
+    while (!stream.signal.aborted) {
+      try {
+        await this.#api.follow((event, data) => this.#told(event, data), stream.signal);
+      } catch (err) {
+        if (err.status === 404 || err.status === 401) return; // an older API; a key that is gone
+      }
+      this.#following = false;
+      if (!stream.signal.aborted) await new Promise((done) => setTimeout(done, PERIOD));
+    }
+  }
+
+  #told(event, data) {
+    if (event === 'ready') {
+      this.#following = true;
+      if (this.items && !document.hidden) this.refresh(); // what changed before
+    } else if (this.items) {
+      if (event === 'gone') this.drop(data.sandboxID);
+      else this.put(data);
+    }
+  }
+
   #period() {
     if (this.failure) {
       const backoff = PERIOD * 2 ** Math.min(this.#failures - 1, 3);
       return Math.max(Math.min(backoff, PERIOD_FAILING), (this.failure.retryAfter ?? 0) * 1000);
     }
+    if (this.#following) return PERIOD_FOLLOWING;
     return this.items.some((item) => isMoving(item.state)) ? PERIOD_MOVING : PERIOD;
   }
 
