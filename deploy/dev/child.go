@@ -22,7 +22,9 @@ type child struct {
 
 // startChild starts a program with its output in <data>/logs/<name>.log. The
 // program gets a process group of its own, so that a Ctrl-C at the terminal
-// reaches only this one, which ends the others in their order.
+// reaches only this one, which ends the others in their order. Should this one
+// be killed, the kernel asks the program to end. It must be called on the main
+// goroutine, which keeps the main thread.
 func startChild(data, name, path string, args, env []string) (*child, error) {
 	c := &child{name: name, log: filepath.Join(data, "logs", name+".log"), done: make(chan struct{})}
 	f, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -36,7 +38,7 @@ func startChild(data, name, path string, args, env []string) (*child, error) {
 	c.cmd = exec.Command(path, args...)
 	c.cmd.Stdout, c.cmd.Stderr = f, f
 	c.cmd.Env = append(os.Environ(), env...)
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

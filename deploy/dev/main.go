@@ -2,8 +2,8 @@
 // session API with its embedded Redis and the local runtime, the edge, and a
 // first sandbox with its desktop. It is what `make run` starts.
 //
-// It ends with SIGINT or SIGTERM and then leaves nothing running: sandboxes are
-// paused, their files stay in the data directory.
+// It ends with SIGINT, SIGTERM, SIGHUP or SIGQUIT and then leaves nothing
+// running: sandboxes are paused, their files stay in the data directory.
 package main
 
 import (
@@ -15,8 +15,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 )
+
+// The programs end with the thread that started them, see startChild. This one
+// lives as long as the process.
+func init() { runtime.LockOSThread() }
 
 // Config is what the flags say.
 type Config struct {
@@ -49,10 +54,15 @@ func (c Config) Validate() error {
 	if c.Data == "" {
 		return errors.New("--data is empty")
 	}
+	taken := map[int]string{}
 	for _, p := range c.ports() {
 		if p.port < 1 || p.port > 65535 {
 			return fmt.Errorf("--%s: %d is no port", p.flag, p.port)
 		}
+		if other, ok := taken[p.port]; ok {
+			return fmt.Errorf("--%s and --%s are both %d", other, p.flag, p.port)
+		}
+		taken[p.port] = p.flag
 	}
 	return nil
 }
@@ -105,8 +115,14 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed, and Ctrl-\, end it like the others.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
+	unlock, err := lockData(c.Data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	s, err := start(ctx, c, out)
 	if err != nil {
 		if ctx.Err() != nil {

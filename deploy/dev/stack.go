@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cubeplexai/cubepod/internal/apierror"
 )
 
 // Bounds of the waits.
@@ -46,13 +48,6 @@ type stack struct {
 // been started is ended again.
 func start(ctx context.Context, c Config, out io.Writer) (_ *stack, err error) {
 	if err := checkPorts(c); err != nil {
-		return nil, err
-	}
-	logs := filepath.Join(c.Data, "logs")
-	if err := os.MkdirAll(logs, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
-	}
-	if err := errors.Join(giveToCaller(c.Data), giveToCaller(logs)); err != nil {
 		return nil, err
 	}
 	s := &stack{cfg: c, died: make(chan error, 1), closing: make(chan struct{})}
@@ -109,6 +104,11 @@ func localhost(scheme string, port int) string {
 	return scheme + "://localhost:" + strconv.Itoa(port)
 }
 
+// sites are the addresses of one site, as a Caddyfile lists them.
+func sites(tls, plain int) string {
+	return fmt.Sprintf("https://localhost:%d, http://localhost:%d, http://127.0.0.1:%d", tls, plain, plain)
+}
+
 func (s *stack) startAPI(ctx context.Context, panels string) error {
 	c, err := s.spawn("api", filepath.Join(s.cfg.BinDir, "cubepod-sessionapi"), []string{
 		"--listen", s.cfg.API,
@@ -136,8 +136,8 @@ func (s *stack) startEdge(ctx context.Context, f facts) error {
 			"CUBEPOD_LOCAL_SOCKETS=" + filepath.Join(data, "sockets"),
 			"CUBEPOD_CADDY_STORAGE=" + filepath.Join(data, "caddy"),
 			"CUBEPOD_API_URL=http://" + s.cfg.API,
-			"CUBEPOD_PANEL_SITE=" + localhost("https", s.cfg.PanelTLS) + ", " + f.EdgeURL,
-			"CUBEPOD_API_SITE=" + localhost("https", s.cfg.ConsoleTLS) + ", " + f.APIURL,
+			"CUBEPOD_PANEL_SITE=" + sites(s.cfg.PanelTLS, s.cfg.PanelPort),
+			"CUBEPOD_API_SITE=" + sites(s.cfg.ConsoleTLS, s.cfg.ConsolePort),
 		})
 	if err != nil {
 		return err
@@ -170,11 +170,14 @@ func (s *stack) spawn(name, path string, args, env []string) (*child, error) {
 func (s *stack) waitFor(ctx context.Context, c *child, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if answers(ctx, url) {
+		switch err := ask(ctx, url); {
+		case err == nil:
 			return nil
+		case isFinal(err):
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -186,17 +189,28 @@ func (s *stack) waitFor(ctx context.Context, c *child, url string) error {
 	}
 }
 
-func answers(ctx context.Context, url string) bool {
+// ask returns nil when url answers 200.
+func ask(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return false
+		return err
 	}
 	resp, err := direct.Do(req)
 	if err != nil {
-		return false
+		return err
 	}
-	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return apierror.Read(resp)
+	}
+	return nil
+}
+
+// isFinal tells an answer that waiting does not change: this machine cannot run
+// sandboxes, and the message says what it lacks.
+func isFinal(err error) bool {
+	e, ok := errors.AsType[*apierror.Error](err)
+	return ok && e.WireCode() == "runtime_unavailable"
 }
 
 // direct calls this machine only, whatever proxy the environment names.

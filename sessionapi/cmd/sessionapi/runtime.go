@@ -23,15 +23,23 @@ func newRuntime(cfg *Config, log *zap.Logger) (runtime, error) {
 	log = log.Named(cfg.Runtime)
 	switch cfg.Runtime {
 	case "local":
-		return local.New(local.Options{Data: cfg.Data, GuestDir: cfg.GuestDir, Log: log})
+		rt, err := local.New(local.Options{Data: cfg.Data, GuestDir: cfg.GuestDir, Log: log})
+		if err != nil {
+			return nil, err // not rt: a nil *Runtime in an interface is not nil
+		}
+		return rt, nil
 	case "docker":
-		return docker.New(docker.Options{
+		rt, err := docker.New(docker.Options{
 			GuestDir:         cfg.GuestDir,
 			Network:          cfg.Network,
 			ContainerRuntime: cfg.ContainerRuntime,
 			RequireFirewall:  cfg.RequireFirewall,
 			Log:              log,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return rt, nil
 	}
 	return nil, fmt.Errorf("--runtime: %q is not a runtime of this program", cfg.Runtime) // Validate has said so
 }
