@@ -21,7 +21,8 @@ var errStreamClosed = errors.New("the stream was closed")
 // of a configuration long gone.
 type frameWriter struct {
 	write    func([]byte) (int, error)
-	deadline func(time.Time) error // bounds reads and writes of the client
+	flush    func() error          // nil where nothing is held back
+	deadline func(time.Time) error // bounds reads and writes of the client, at any time
 
 	sent chan struct{} // closed when the close frame is out
 
@@ -98,6 +99,13 @@ func (f *frameWriter) close(status uint16, reason string) {
 	}
 }
 
+// Flush sends what is held back. Like a write it excludes all others.
+func (f *frameWriter) Flush() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flush()
+}
+
 // stop lets nothing through any more. After it the client's connection is not
 // touched.
 func (f *frameWriter) stop() {
@@ -123,6 +131,9 @@ func (f *frameWriter) closing() bool {
 func (f *frameWriter) sendPending() {
 	f.over = true
 	_, _ = f.write(f.pending) // whoever cannot be told will see the end
+	if f.flush != nil {
+		_ = f.flush()
+	}
 	close(f.sent)
 }
 

@@ -85,11 +85,14 @@ func (w *responseWriter) WriteHeader(status int) {
 	switch {
 	case w.visit == nil:
 	case w.extended && status == http.StatusOK:
-		ctl := http.NewResponseController(w.ResponseWriter)
+		// Deadlines are set while others write, and of the writers in the chain
+		// only the server's own takes that.
+		ctl := http.NewResponseController(innermost(w.ResponseWriter))
 		w.frames = newFrameWriter(w.ResponseWriter.Write, func(t time.Time) error {
 			_ = ctl.SetReadDeadline(t)
 			return ctl.SetWriteDeadline(t)
 		})
+		w.frames.flush = http.NewResponseController(w.ResponseWriter).Flush
 		w.visit.streaming(w.frames)
 	case isEventStream(w.Header()):
 		w.visit.streaming(nil)
@@ -124,7 +127,21 @@ func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 // FlushError sends what is buffered.
 func (w *responseWriter) FlushError() error {
 	w.WriteHeader(http.StatusOK)
+	if w.frames != nil {
+		return w.frames.Flush()
+	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// innermost is the writer that all others wrap.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = u.Unwrap()
+	}
 }
 
 // Hijack takes over the client's connection after a 101.

@@ -80,10 +80,13 @@ func (k *waker) wake(ctx context.Context, key wakeKey, token string) (ready bool
 		// the waiting page finds it further along.
 		k.work.Go(func() {
 			call.ready, call.err = k.post(key.sid, token)
+			close(call.done)
+			if call.ready {
+				k.settle()
+			}
 			k.mu.Lock()
 			delete(k.calls, key)
 			k.mu.Unlock()
-			close(call.done)
 		})
 	}
 	k.mu.Unlock()
@@ -92,6 +95,17 @@ func (k *waker) wake(ctx context.Context, key wakeKey, token string) (ready bool
 		return call.ready, call.err
 	case <-ctx.Done():
 		return false, ctx.Err()
+	}
+}
+
+// settle lets a moment pass: who still believes the sandbox to be paused, since
+// he looked before, is served by the call that woke it.
+func (k *waker) settle() {
+	t := time.NewTimer(wakeAgain)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-k.life.Done():
 	}
 }
 

@@ -3,10 +3,12 @@ package caddymodule_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cubeplexai/cubepod/internal/paneltoken"
 	"github.com/cubeplexai/cubepod/internal/session"
@@ -24,8 +26,13 @@ func TestOneWakeForAll(t *testing.T) {
 		e.update(func(rec *session.Record) { rec.State = session.Running })
 	}))
 	defer api.Close()
-	e = startEdge(t, http.HandlerFunc(echo), edgeOptions{global: "api " + api.URL + "\nmax_per_sandbox -1"})
-	e.update(func(r *session.Record) { r.State = session.Paused })
+	guest := httptest.NewServer(http.HandlerFunc(echo))
+	defer guest.Close()
+	e = startEdge(t, nil, edgeOptions{global: "allow_upstream 127.0.0.0/8\napi " + api.URL + "\nmax_per_sandbox -1"})
+	e.update(func(r *session.Record) {
+		r.State = session.Paused
+		r.Ports[3000] = session.Port{Address: netip.MustParseAddrPort(guest.Listener.Addr().String())}
+	})
 	panel := e.panel(3000) + "/"
 	const all = 1000
 	var arrived, good atomic.Int32
@@ -60,8 +67,10 @@ func TestOneWakeForAll(t *testing.T) {
 // TestWhoWakes is the contract's table for paused sandboxes.
 func TestWhoWakes(t *testing.T) {
 	var calls atomic.Int32
+	var shown sync.Map // the links that came with calls
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
+		shown.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), true)
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer api.Close()
@@ -106,23 +115,21 @@ func TestWhoWakes(t *testing.T) {
 		}
 	}
 	// What may not be seen, may not be woken either.
-	calls.Store(0)
-	old := e.panel(3000)
-	c := e.claims(3000)
-	c.Port = 3001
-	for _, url := range []string{e.url + "/panel/nonsense/", e.url + "/panel/" + e.token(c) + "/"} {
-		e.get(url)
-	}
+	old, port, view := e.claims(3000), e.claims(3001), e.claims(3000)
+	old.Expires = old.Expires.Add(time.Hour)
+	view.Mode = paneltoken.View
+	bad := []string{"nonsense", e.token(old), e.token(port), e.token(view)}
 	e.update(func(r *session.Record) { r.Gen++ })
 	testutil.Eventually(t, "the old link is refused", func() bool {
-		status, _ := e.status(old+"/", "Sec-Fetch-Mode", "cors")
+		status, _ := e.status(e.url+"/panel/"+bad[1]+"/", "Sec-Fetch-Mode", "cors")
 		return status == 403
 	})
-	e.get(old + "/")
-	view := e.claims(3000)
-	view.Mode = paneltoken.View
-	e.get(e.url + "/panel/" + e.token(view) + "/")
-	if n := calls.Load(); n > 0 {
-		t.Errorf("%d calls for links that are not good", n)
+	for _, token := range bad {
+		if resp, _ := e.get(e.url + "/panel/" + token + "/"); resp.StatusCode >= 500 {
+			t.Errorf("got %d", resp.StatusCode)
+		}
+		if _, ok := shown.Load(token); ok {
+			t.Error("a link that is not good wakes")
+		}
 	}
 }
