@@ -3,8 +3,11 @@ package main_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,27 +21,47 @@ import (
 func limited(t *testing.T, controller, v1File, v2File, value string) *podd {
 	t.Helper()
 	testutil.NeedRoot(t)
-	for root, file := range map[string]string{"/sys/fs/cgroup/" + controller: v1File, "/sys/fs/cgroup": v2File} {
-		dir := filepath.Join(root, fmt.Sprintf("podd-limit-%d", os.Getpid()))
+	for _, at := range [][2]string{{"/sys/fs/cgroup/" + controller, v1File}, {"/sys/fs/cgroup", v2File}} {
+		dir := filepath.Join(at[0], fmt.Sprintf("podd-limit-%d", os.Getpid()))
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		if os.WriteFile(filepath.Join(dir, file), []byte(value), 0) != nil {
+		if err := setLimit(filepath.Join(dir, at[1]), value); err != nil {
 			os.Remove(dir)
 			continue
 		}
 		t.Cleanup(func() { // podd has ended
-			testutil.Eventually(t, "the group is empty", func() bool { return os.Remove(dir) == nil })
+			testutil.Eventually(t, "the group is gone", func() bool {
+				err := os.Remove(dir)
+				return err == nil || errors.Is(err, fs.ErrNotExist) // the machine may clean up by itself
+			})
 		})
-		return startIn(t, t.TempDir(), nil, "/bin/sh", "-c", "echo $$ > "+dir+`/cgroup.procs && exec "$0" "$@"`)
+		p := startIn(t, t.TempDir(), nil, "/bin/sh", "-c", "echo $$ > "+dir+`/cgroup.procs && exec "$0" "$@"`)
+		// Without its limit the test would be a danger to the machine.
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || !slices.Contains(strings.Fields(string(procs)), strconv.Itoa(p.cmd.Process.Pid)) {
+			t.Fatalf("podd is not among %q of %s, %v", procs, dir, err)
+		}
+		return p
 	}
 	testutil.Skip(t, "no "+controller+" controller to limit podd with")
 	return nil
 }
 
+// setLimit writes to a file that is there: a directory that is no control
+// group would take any name.
+func setLimit(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
 func TestOutOfMemory(t *testing.T) {
 	p := limited(t, "memory", "memory.limit_in_bytes", "memory.max", "200M")
-	r := p.run(t, "exec tail /dev/zero")
+	r := p.run(t, "ulimit -v 4000000; exec tail /dev/zero") // far beyond the limit
 	if r.ExitCode == nil || *r.ExitCode != 137 || r.Signal != "SIGKILL" || !r.OOMKilled {
 		t.Errorf("got %+v", r.Status)
 	}
