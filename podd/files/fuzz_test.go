@@ -81,20 +81,20 @@ func FuzzUnpackEntries(f *testing.F) {
 		for line := range strings.SplitSeq(entries, "\n") {
 			h := tar.Header{Mode: 0o6755}
 			if _, err := fmt.Sscanf(line, "%c %s %s", &h.Typeflag, &h.Name, &h.Linkname); err != nil {
-				t.Skip()
+				return
 			}
 			if h.Typeflag == tar.TypeReg {
 				h.Size, h.Linkname = 4, ""
 			}
 			if tw.WriteHeader(&h) != nil {
-				t.Skip() // no archive can say that
+				return // no archive can say that
 			}
 			if h.Size > 0 {
 				io.WriteString(tw, "evil")
 			}
 		}
 		if tw.Close() != nil {
-			t.Skip()
+			return
 		}
 		unpack(t, ground(t), &b)
 	})

@@ -201,12 +201,15 @@ func TestAStalledTransferEnds(t *testing.T) {
 	if status, _, data := p.do("GET", "/v1/files/list"+query("path", dir), nil); status != 200 || bytes.Contains(data, []byte("half")) || bytes.Contains(data, []byte(".podd-")) {
 		t.Errorf("got %d %s", status, data)
 	}
-	// One that moves takes as long as it likes.
+	// One that moves takes longer than that, as long as it likes.
+	p = start(t, server.Options{Patience: 2 * time.Second})
 	slow, w := io.Pipe()
 	go func() {
-		for range 10 {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for range 30 {
 			io.WriteString(w, strings.Repeat("y", 1000))
-			<-time.After(20 * time.Millisecond)
+			<-tick.C
 		}
 		w.Close()
 	}()
@@ -217,7 +220,7 @@ func TestAStalledTransferEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if e := call[poddapi.Entry](p, "GET", "/v1/files/stat"+query("path", dir+"/slow"), nil); resp.StatusCode != 200 || e.Size != 10_000 {
+	if e := call[poddapi.Entry](p, "GET", "/v1/files/stat"+query("path", dir+"/slow"), nil); resp.StatusCode != 200 || e.Size != 30_000 {
 		t.Errorf("got %s, %+v", resp.Status, e)
 	}
 }
