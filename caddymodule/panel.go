@@ -227,13 +227,28 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	w.visit = visit
 	p.follow(w, r, claims, path.rest)
 	w.target = target
+	asks := clientOf(r) // before the guest's view of r hides it
 	if err := p.pass(ctx, w, r, next, path); err != nil {
 		if e := visit.why(); e != nil {
 			return e.err
 		}
+		if !asks.browser && rec.DesktopWanted && isDesktopPort(claims.Port) && errorOf(err).WireCode() == "port_closed" {
+			return p.startDesktop(r, rec.ID, claims.Port, path.token)
+		}
 		return err
 	}
 	return nil
+}
+
+// startDesktop brings a wanted desktop back that does not listen: its sandbox
+// was resumed a moment ago, or a part of it died. Who asked comes again soon.
+func (p *Panel) startDesktop(r *http.Request, id session.ID, port int, token string) error {
+	ctx, cancel := context.WithTimeout(r.Context(), pageWait)
+	defer cancel()
+	if _, err := p.app.state.waker.wake(ctx, wakeKey{id, port}, token); err != nil {
+		return waiting(ctx, err)
+	}
+	return errWaking
 }
 
 // follow lets the visit see what the client does, and what it may not do.

@@ -180,7 +180,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // guarded reports whether the target is one of the desktop's own servers, which
 // answer loopback hosts and their own origin only.
 func guarded(t *target) bool {
-	return !t.direct.IsValid() && (t.port == viewerPort || t.port == terminalPort || t.port == cdpPort)
+	return !t.direct.IsValid() && isDesktopPort(t.port)
+}
+
+func isDesktopPort(port int) bool {
+	return port == viewerPort || port == terminalPort || port == cdpPort
 }
 
 // The desktop's ports.

@@ -133,3 +133,39 @@ func TestWhoWakes(t *testing.T) {
 		}
 	}
 }
+
+// TestWantedDesktopIsAwaited opens the viewer of a sandbox that runs again while
+// its desktop does not yet: that is no dead end.
+func TestWantedDesktopIsAwaited(t *testing.T) {
+	var calls atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer api.Close()
+	closed := httptest.NewServer(http.NotFoundHandler())
+	nobody := netip.MustParseAddrPort(closed.Listener.Addr().String())
+	closed.Close()
+	e := startEdge(t, nil, edgeOptions{global: "allow_upstream 127.0.0.0/8\napi " + api.URL})
+	e.update(func(r *session.Record) {
+		r.DesktopWanted = true
+		r.Ports[8080] = session.Port{Address: nobody}
+		r.Ports[3000] = session.Port{Address: nobody}
+	})
+	if status, code := e.status(e.panel(3000) + "/"); status != 502 || code != "port_closed" {
+		t.Errorf("another port: got %d %s", status, code)
+	}
+	if status, code := e.status(e.panel(8080)+"/", "Sec-Fetch-Mode", "cors"); status != 502 || code != "port_closed" {
+		t.Errorf("a page's request: got %d %s", status, code)
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("%d calls, want none", n)
+	}
+	resp, body := e.get(e.panel(8080)+"/", "Sec-Fetch-Mode", "navigate")
+	if resp.StatusCode != 503 || !strings.Contains(body, `http-equiv="refresh"`) {
+		t.Errorf("a person: got %d %s", resp.StatusCode, body)
+	}
+	if calls.Load() == 0 {
+		t.Error("nobody asked for the desktop")
+	}
+}
