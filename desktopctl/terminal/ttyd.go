@@ -161,8 +161,18 @@ func (d *Ttyd) begin() bool {
 func (d *Ttyd) ensure(ctx context.Context) error {
 	d.turn.Lock()
 	defer d.turn.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, ttydStart)
+	defer cancel()
 	if d.running != nil && !isClosed(d.running) {
-		return nil
+		if d.listens(ctx) == nil {
+			return nil
+		}
+		// One that was killed a moment ago is yet to be waited for.
+		select {
+		case <-d.running:
+		case <-ctx.Done():
+			return fmt.Errorf("it runs and does not listen: %w", context.Cause(ctx))
+		}
 	}
 	if err := os.Remove(d.opts.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -172,19 +182,22 @@ func (d *Ttyd) ensure(ctx context.Context) error {
 		return err
 	}
 	d.running = ended
-	ctx, cancel := context.WithTimeout(ctx, ttydStart)
-	defer cancel()
 	return daemon.Poll(ctx, func(ctx context.Context) error {
 		if isClosed(ended) {
 			return daemon.Final(daemon.ErrExited)
 		}
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", d.opts.Socket)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+		return d.listens(ctx)
 	})
+}
+
+// listens returns nil when the program takes connections.
+func (d *Ttyd) listens(ctx context.Context) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", d.opts.Socket)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // launch starts the program; ended is closed when it was waited for.
