@@ -287,7 +287,10 @@ func (t *Terminal) runShell(sh *shell) {
 
 // softReset ends what a program that was cut off may have left: the alternate
 // screen, mouse reports, a hidden cursor, bracketed paste.
-const softReset = "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[!p\x1b[0m"
+//
+// None of it moves the cursor, as ?1049l and the terminals' own soft reset would.
+const softReset = "\x1b[?47l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l" +
+	"\x1b[?1l\x1b>\x1b[4l\x1b[?6l\x1b[?7h\x1b7\x1b[r\x1b8\x1b(B\x1b[?25h\x1b[0m"
 
 // print adds output.
 func (t *Terminal) print(p []byte) {
