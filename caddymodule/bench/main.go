@@ -229,15 +229,16 @@ func downloads(*rig) error {
 // memory opens idle WebSockets and looks at what each costs the proxy; then it
 // reloads the panel's configuration, and counts those that are left.
 func memory(r *rig) error {
-	conns := map[string][]*websocket.Conn{}
-	defer func() {
-		for _, list := range conns {
-			for _, c := range list {
-				c.CloseNow()
-			}
+	var conns []*websocket.Conn
+	closeAll := func() {
+		for _, c := range conns {
+			c.CloseNow()
 		}
-	}()
+		conns = nil
+	}
+	defer closeAll()
 	for _, name := range []string{"plain", "panel"} {
+		closeAll() // of both at once there might be more than this process may have
 		before, err := r.pss(name)
 		if err != nil {
 			return err
@@ -247,7 +248,7 @@ func memory(r *rig) error {
 			if err != nil {
 				return err
 			}
-			conns[name] = append(conns[name], c)
+			conns = append(conns, c)
 			if err := turn(c, []byte("x")); err != nil {
 				return err
 			}
@@ -264,7 +265,7 @@ func memory(r *rig) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	dropped := 0
-	for part := range slices.Chunk(conns["panel"], max(1, *idle/16)) {
+	for part := range slices.Chunk(conns, max(1, *idle/16)) {
 		wg.Go(func() {
 			for _, c := range part {
 				if turn(c, []byte("x")) != nil {
