@@ -93,7 +93,8 @@ func TestTerminal(t *testing.T) {
 	second.expect("second\r\n")
 	again.expect("second\r\n")
 	again.send(`1{"columns":120,"rows":40}`)
-	again.send("0stty size\n")
+	// ttyd tells of a new size by a signal, which what is typed may overtake.
+	again.send("0until stty size | grep '40 12''0'; do :; done\n")
 	again.expect("40 120")
 
 	// A long paste arrives whole.

@@ -76,7 +76,7 @@ func NewTtyd(t *Terminal, opts TtydOptions) *Ttyd {
 			pr.Out.Header.Del("Origin") // the guard has checked it
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			if resp.Request.Context().Value(plain{}) != nil {
+			if attemptOf(resp.Request).plain {
 				resp.Header.Del("Sec-Websocket-Protocol")
 			}
 			return nil
@@ -88,17 +88,21 @@ func NewTtyd(t *Terminal, opts TtydOptions) *Ttyd {
 				return dialer.DialContext(ctx, "unix", opts.Socket)
 			},
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			fmt.Fprintf(opts.Log, "ttyd: %v\n", err)
-			w.WriteHeader(http.StatusBadGateway)
-		},
-		ErrorLog: log.New(io.Discard, "", 0), // what is left is viewers that went away
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { attemptOf(r).err = err },
+		ErrorLog:     log.New(io.Discard, "", 0), // what is left is viewers that went away
 	}
 	return d
 }
 
-// plain marks the request of a client that asked for no subprotocol.
-type plain struct{}
+// attempt is one try to hand a request on.
+type attempt struct {
+	plain bool  // the client asked for no subprotocol
+	err   error // why there is no answer yet
+}
+
+type attemptKey struct{}
+
+func attemptOf(r *http.Request) *attempt { return r.Context().Value(attemptKey{}).(*attempt) }
 
 // Start starts the program without waiting for it.
 func (d *Ttyd) Start() {
@@ -121,18 +125,22 @@ func (d *Ttyd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.work.Done()
-	if err := d.ensure(r.Context()); err != nil {
-		fmt.Fprintf(d.opts.Log, "ttyd: %v; doing without\n", err)
-		d.terminal.ServeHTTP(w, r)
-		return
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(d.life, cancel)()
-	if r.Header.Get("Sec-Websocket-Protocol") == "" {
-		ctx = context.WithValue(ctx, plain{}, true)
+	var err error
+	for range 2 { // it may have died since it was looked at
+		if err = d.ensure(ctx); err != nil {
+			break
+		}
+		a := &attempt{plain: r.Header.Get("Sec-Websocket-Protocol") == ""}
+		d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, attemptKey{}, a)))
+		if err = a.err; err == nil || ctx.Err() != nil {
+			return
+		}
 	}
-	d.proxy.ServeHTTP(w, r.WithContext(ctx))
+	fmt.Fprintf(d.opts.Log, "ttyd: %v; doing without\n", err)
+	d.terminal.ServeHTTP(w, r)
 }
 
 // Close ends every viewer, the program and the terminal, and waits for all.
