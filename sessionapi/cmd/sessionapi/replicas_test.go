@@ -228,14 +228,17 @@ func TestContainerRemoved(t *testing.T) {
 func TestShutdownHandsOver(t *testing.T) {
 	c := newCluster(t)
 	one, two := c.replica(), c.replica()
-	done := make(chan reply)
+	done := make(chan reply, 1)
 	go func() {
-		r, _ := one.try(context.WithoutCancel(t.Context()), "POST", "/sandboxes", `{"templateID":"base","timeout":600}`)
+		r, err := one.try(context.WithoutCancel(t.Context()), "POST", "/sandboxes", `{"templateID":"base","timeout":600}`)
+		if err != nil {
+			t.Errorf("create: %v", err)
+		}
 		done <- r
 	}()
 	testutil.Eventually(t, "it creates", func() bool {
 		n, err := c.rdb.ZCard(t.Context(), session.SandboxesKey).Result()
-		return err == nil && n == 1
+		return err == nil && n == 1 || len(done) == 1
 	})
 	one.end(syscall.SIGTERM)
 	r := <-done
