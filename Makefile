@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 XCADDY = github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
 
-.PHONY: bench-api bench-edge check build run test screenshots fmt vet lint xcaddy bench-podd clean
+.PHONY: check build images test-images run test screenshots fmt vet lint xcaddy bench-api bench-desktop bench-edge bench-podd clean
 
 check: fmt vet lint test
 

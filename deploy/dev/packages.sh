@@ -7,7 +7,7 @@ set -eu
 run='redis-server bubblewrap passt xvfb openbox x11vnc x11-xserver-utils novnc libjs-xterm node-xterm fonts-dejavu-core ca-certificates'
 case ${1:-} in
 run) want=$run ;;
-test) want="$run gcc libc6-dev" ;;
+test) want="$run gcc libc6-dev x11-utils iproute2" ;;
 *) echo "usage: $0 run|test" >&2; exit 2 ;;
 esac
 
