@@ -16,11 +16,7 @@ import (
 const window = 8 << 20
 
 func (s *Server) getArchive(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r)
-	if err != nil {
-		return err
-	}
-	path, err := s.path(q.Get("path"))
+	_, path, err := s.target(r)
 	if err != nil {
 		return err
 	}
@@ -55,11 +51,7 @@ func (s *Server) getArchive(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) putArchive(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r)
-	if err != nil {
-		return err
-	}
-	path, err := s.path(q.Get("path"))
+	q, path, err := s.target(r)
 	if err != nil {
 		return err
 	}

@@ -24,11 +24,7 @@ func (s *Server) path(p string) (string, error) {
 }
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r)
-	if err != nil {
-		return err
-	}
-	path, err := s.path(q.Get("path"))
+	_, path, err := s.target(r)
 	if err != nil {
 		return err
 	}
@@ -46,12 +42,19 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
+// target reads what most calls on files begin with: the query, and the path it
+// names.
+func (s *Server) target(r *http.Request) (url.Values, string, error) {
 	q, err := query(r)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	path, err := s.path(q.Get("path"))
+	return q, path, err
+}
+
+func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
+	q, path, err := s.target(r)
 	if err != nil {
 		return err
 	}
@@ -71,11 +74,7 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r)
-	if err != nil {
-		return err
-	}
-	path, err := s.path(q.Get("path"))
+	q, path, err := s.target(r)
 	if err != nil {
 		return err
 	}
@@ -91,11 +90,7 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r)
-	if err != nil {
-		return err
-	}
-	path, err := s.path(q.Get("path"))
+	_, path, err := s.target(r)
 	if err != nil {
 		return err
 	}
@@ -107,11 +102,7 @@ func (s *Server) listFiles(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) statFile(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r)
-	if err != nil {
-		return err
-	}
-	path, err := s.path(q.Get("path"))
+	_, path, err := s.target(r)
 	if err != nil {
 		return err
 	}
