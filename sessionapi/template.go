@@ -18,7 +18,8 @@ type Template struct {
 	Name string
 	// Image is the container image.
 	Image string
-	// Desktop says that the sandbox has the desktop stack.
+	// Desktop says that the sandbox has the desktop stack. Its memory, where it
+	// is limited, is 1 GiB at least.
 	Desktop bool
 	// ContainerRuntime runs the container, such as "runsc" or "kata"; the
 	// server's default when empty.
@@ -49,8 +50,8 @@ var templatePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 //
 //	desktop:
 //	  image: registry.example.com/desktop:2026-11
-//	  desktop: true
-//	  memory: 4GiB     # B, KiB, MiB or GiB
+//	  desktop: true    # needs 1GiB of memory at least
+//	  memory: 4GiB     # B, KiB, MiB or GiB; no limit when left out
 //	  cpus: 2
 //	  pids: 2000
 //	  runtime: runsc   # what runs the container
@@ -97,6 +98,9 @@ func parseTemplates(data []byte) (map[string]Template, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: memory: %w", name, err)
 		}
+		if t.Desktop && memory != 0 && memory < minDesktopMemory {
+			return nil, fmt.Errorf("%s: memory: %s is too little for a desktop, which needs 1GiB at least", name, t.Memory)
+		}
 		if t.CPUs < 0 || t.PIDs < 0 || t.Warm < 0 {
 			return nil, fmt.Errorf("%s: a limit is no negative number", name)
 		}
@@ -111,8 +115,14 @@ func parseTemplates(data []byte) (map[string]Template, error) {
 	return out, nil
 }
 
-// minMemory is what a sandbox needs for podd alone.
-const minMemory = 32 << 20
+const (
+	// minMemory is what a sandbox needs for podd alone.
+	minMemory = 32 << 20
+	// minDesktopMemory is what Chromium needs for a page or two, and the rest
+	// of the desktop. With less the kernel ends a tab, or the browser, at the
+	// first heavy page.
+	minDesktopMemory = 1 << 30
+)
 
 var memoryPattern = regexp.MustCompile(`^([1-9][0-9]{0,9}) ?(B|KiB|MiB|GiB)$`)
 
