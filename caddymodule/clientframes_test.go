@@ -117,6 +117,33 @@ func TestViewFiltersRFB(t *testing.T) {
 	}
 }
 
+// A client of the extension for more mouse buttons sends longer messages, from
+// the list of encodings that names it to the next that does not.
+func TestViewFollowsMoreMouseButtons(t *testing.T) {
+	const (
+		named   = "\x02\x00\x00\x03" + "\x00\x00\x00\x07" + "\xff\xff\xfe\xc4" + "\xff\xff\xff\x11"
+		across  = "\x02\x00\x00\x02" + "\x00\xff\xff\xfe" + "\xc4\x00\x00\x00" // the same bytes, and not the name
+		back    = "\x05\x80\x00\x10\x00\x10\x01"
+		eighth  = "\x05\x80\x00\x10\x00\x10"
+		pointer = "\x05\x01\x00\x10\x00\x10"
+	)
+	stream := rfbHello + eighth + rfbFBUR + named + back + rfbFBUR + pointer + back + rfbFBUR + across + eighth + rfbFBUR
+	want := strings.Replace(rfbHello, "\x01\x00", "\x01\x01", 1) + rfbFBUR + named + rfbFBUR + rfbFBUR + across + rfbFBUR
+	for _, size := range []int{1, 2, 3, 7, 1000} {
+		var in []byte
+		for part := range slices.Chunk([]byte(stream), size) {
+			in = append(in, masked(0x82, string(part))...)
+		}
+		out, _, err := through(bytes.NewReader(in), &rfbClient{view: true}, true)
+		if err != nil {
+			t.Fatalf("frames of %d: %v", size, err)
+		}
+		if messages, _ := unmasked(t, out); strings.Join(messages, "") != want {
+			t.Errorf("frames of %d: got %q, want %q", size, messages, want)
+		}
+	}
+}
+
 func TestViewRefuses(t *testing.T) {
 	rfb := func() judge { return &rfbClient{view: true} }
 	tty := func() judge { return &ttyClient{view: true} }
@@ -126,6 +153,7 @@ func TestViewRefuses(t *testing.T) {
 		in    []byte
 	}{
 		{"unknown message", rfb, masked(0x82, rfbHello+"\x07")},
+		{"input by GII", rfb, masked(0x82, rfbHello+"\xfd")},
 		{"old version", rfb, masked(0x82, "RFB 003.003\n")},
 		{"other security", rfb, masked(0x82, "RFB 003.008\n\x13")},
 		{"large fence", rfb, masked(0x82, rfbHello+"\xf8\x00\x00\x00\x00\x00\x00\x00\x41")},

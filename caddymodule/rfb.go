@@ -21,6 +21,10 @@ type rfbClient struct {
 	head  []byte // of the message at hand, until its size is known
 	left  uint64 // what is left of it
 	pass  bool   // it may pass
+
+	listing     bool   // the message at hand is SetEncodings
+	word        uint32 // the encoding that is coming
+	moreButtons bool   // the last SetEncodings named [rfbExtendedMouseButtons]
 }
 
 type rfbStage int
@@ -48,12 +52,20 @@ const (
 	rfbQEMU                     = 255
 )
 
+// rfbExtendedMouseButtons is the pseudo-encoding, -316, by which a client says
+// that its PointerEvents may be a byte longer. noVNC names it since 1.6, and
+// TigerVNC takes it since 1.14.
+const rfbExtendedMouseButtons = 0xfffffec4
+
 func (c *rfbClient) judge(dst, p []byte, _, _ bool) (out []byte, input bool, err error) {
 	for len(p) > 0 {
 		if c.left > 0 {
 			n := int(min(c.left, uint64(len(p))))
 			if c.pass {
 				dst = append(dst, p[:n]...)
+			}
+			if c.listing {
+				c.encodings(p[:n])
 			}
 			c.left -= uint64(n)
 			p = p[n:]
@@ -78,6 +90,17 @@ func (c *rfbClient) judge(dst, p []byte, _, _ bool) (out []byte, input bool, err
 		c.head = c.head[:0]
 	}
 	return dst, input, nil
+}
+
+// encodings looks through the next part of a list of encodings, before it is
+// taken off what is left.
+func (c *rfbClient) encodings(p []byte) {
+	for i, b := range p {
+		c.word = c.word<<8 | uint32(b)
+		if (c.left-uint64(i))%4 == 1 && c.word == rfbExtendedMouseButtons {
+			c.moreButtons = true
+		}
+	}
 }
 
 // size gives the size of the message that begins with head, once head tells it.
@@ -122,10 +145,14 @@ func (c *rfbClient) size() (uint64, bool) {
 	case rfbKeyEvent:
 		return fixed(8)
 	case rfbPointerEvent:
-		// With the eighth button's bit set, a client of the extension for more
-		// buttons sends a byte more. The server has to have offered it, and ours
-		// does not.
-		return fixed(6)
+		// With the extension for more buttons, the eighth button's bit says that
+		// their byte follows. A server of the extension reads it by the same rule.
+		return counted(2, func() uint64 {
+			if c.moreButtons && h[1]&0x80 != 0 {
+				return 7
+			}
+			return 6
+		})
 	case rfbClientCutText:
 		return counted(8, func() uint64 {
 			n := int64(int32(binary.BigEndian.Uint32(h[4:])))
@@ -177,6 +204,9 @@ func (c *rfbClient) complete() (pass, input bool) {
 			c.head[0] = 1
 		}
 	default:
+		if c.listing = c.head[0] == rfbSetEncodings; c.listing {
+			c.moreButtons = false // each list replaces the one before
+		}
 		switch c.head[0] {
 		case rfbSetPixelFormat, rfbSetEncodings, rfbFramebufferUpdateRequest, rfbEnableContinuousUpdates, rfbFence:
 			return true, false
