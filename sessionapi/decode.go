@@ -1,7 +1,6 @@
 package sessionapi
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/jsonbody"
 	"github.com/cubeplexai/cubepod/internal/session"
 )
 
@@ -29,7 +29,7 @@ const (
 )
 
 // decode reads the JSON object in r's body into v. An empty body leaves v as it
-// is; unknown keys are ignored.
+// is.
 func decode(w http.ResponseWriter, r *http.Request, v any) error {
 	// A client that dribbles must not hold the request open. Not every writer
 	// has deadlines, and then there is none.
@@ -46,13 +46,20 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if len(body) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(body, v); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return apierror.New(apierror.Invalid, "invalid_body", "%q cannot be a %s", wrong.Field, wrong.Value)
-		}
-		return apierror.New(apierror.Invalid, "invalid_body", "the body is not the JSON object that is wanted here")
+	if err := jsonbody.Decode(body, v); err != nil {
+		return apierror.New(apierror.Invalid, "invalid_body", "%v", err)
 	}
 	return nil
+}
+
+// query reads the URL's parameters. A malformed one must not be taken for one
+// that is not there: a filter would let everything through.
+func query(r *http.Request) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, apierror.Wrap(err, apierror.Invalid, "invalid_query", "the URL's parameters are malformed")
+	}
+	return q, nil
 }
 
 // pathID gives the sandbox's id in r's path. What has not its form is not there.

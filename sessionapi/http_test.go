@@ -80,6 +80,7 @@ func TestCreateRefuses(t *testing.T) {
 		`{}`:                                                  "400 invalid_template",
 		`{"templateID":"nope"}`:                               "404 template_not_found",
 		`{"templateID":7}`:                                    "400 invalid_body",
+		`{"templateid":"base"}`:                               "400 invalid_template", // another key
 		`"base"`:                                              "400 invalid_body",
 		`{"templateID":"base"`:                                "400 invalid_body",
 		`{"templateID":"base"} {}`:                            "400 invalid_body",
@@ -131,6 +132,8 @@ func TestOtherCallsRefuse(t *testing.T) {
 		{400, "invalid_limit", "GET", "/v2/sandboxes?limit=x", ``},
 		{400, "invalid_token", "GET", "/v2/sandboxes?nextToken=abc", ``},
 		{400, "invalid_metadata", "GET", "/v2/sandboxes?metadata=%25zz", ``},
+		{400, "invalid_query", "GET", "/v2/sandboxes?metadata=%zz", ``},
+		{400, "invalid_query", "GET", "/sandboxes?state=running;metadata=a", ``},
 		{404, "sandbox_not_found", "GET", "/sandboxes/short", ``},
 		{404, "sandbox_not_found", "GET", box(session.NewID()), ``},
 		{404, "not_found", "GET", "/nope", ``},
@@ -138,6 +141,9 @@ func TestOtherCallsRefuse(t *testing.T) {
 		{405, "method_not_allowed", "GET", box(id, "/pause"), ``},
 	} {
 		a.refused(c.status, c.code, c.method, c.path, c.body)
+	}
+	if got := a.call("POST", box(id, "/timeout"), `{"timeout":"60"}`); !strings.Contains(string(got.body), `"timeout must be a whole number"`) {
+		t.Errorf("got %s", got)
 	}
 	if got := a.call("PATCH", box(id), ""); got.header.Get("Allow") == "" || got.header.Get("X-Request-ID") == "" {
 		t.Errorf("got %v", got.header)

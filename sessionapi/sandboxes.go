@@ -129,7 +129,10 @@ func (a *api) create(w http.ResponseWriter, r *http.Request, caller Caller) erro
 }
 
 func (a *api) listV1(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	q := r.URL.Query()
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
 	if !q.Has("limit") { // its clients know of no pages
 		q.Set("limit", "1000")
 	}
@@ -137,7 +140,11 @@ func (a *api) listV1(w http.ResponseWriter, r *http.Request, caller Caller) erro
 }
 
 func (a *api) listV2(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	return a.list(w, r, caller, r.URL.Query())
+	q, err := query(r)
+	if err != nil {
+		return err
+	}
+	return a.list(w, r, caller, q)
 }
 
 func (a *api) list(w http.ResponseWriter, r *http.Request, caller Caller, q map[string][]string) error {

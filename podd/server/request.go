@@ -1,18 +1,15 @@
 package server
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/jsonbody"
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 )
 
@@ -33,12 +30,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 		}
 		return brokenOff(err)
 	}
-	// What is no Unicode would become U+FFFD: another command than was sent.
-	if !utf8.Valid(data) || loneSurrogate(data) {
-		return apierror.New(apierror.Invalid, "invalid_json", "the body is no UTF-8, or has half a surrogate pair in it")
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return apierror.Wrap(err, apierror.Invalid, "invalid_json", "the body is no such JSON object: %v", err)
+	if err := jsonbody.Decode(data, v); err != nil {
+		return apierror.New(apierror.Invalid, "invalid_json", "%v", err)
 	}
 	return nil
 }
@@ -46,40 +39,6 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 // brokenOff is the error of a body that did not come to its end.
 func brokenOff(err error) error {
 	return apierror.Wrap(err, apierror.Invalid, "body_incomplete", "the body broke off")
-}
-
-// loneSurrogate reports whether a JSON text escapes half of a surrogate pair.
-func loneSurrogate(data []byte) bool {
-	for {
-		i := bytes.IndexByte(data, '\\')
-		if i < 0 || i+1 >= len(data) {
-			return false
-		}
-		data = data[i:]
-		r, ok := escapedUnit(data)
-		switch {
-		case !ok:
-			data = data[2:] // another escape, such as \\ or \n
-			continue
-		case utf16.IsSurrogate(r):
-			next, ok := escapedUnit(data[6:])
-			if !ok || utf16.DecodeRune(r, next) == utf8.RuneError {
-				return true
-			}
-			data = data[12:]
-		default:
-			data = data[6:]
-		}
-	}
-}
-
-// escapedUnit reads \uXXXX at the beginning of data.
-func escapedUnit(data []byte) (rune, bool) {
-	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	return rune(n), err == nil
 }
 
 // query reads the URL's parameters, all of which must be well-formed.

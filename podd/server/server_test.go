@@ -44,6 +44,10 @@ func TestWrongCalls(t *testing.T) {
 	p.refused("POST", "/v1/commands/run", `{"command":"true"}`, 415, "unsupported_media")
 	p.refused("POST", "/v1/commands/run", `{"command":`, 400, "invalid_json", "Content-Type", "application/json")
 	p.refused("POST", "/v1/commands/run", `{"command":7}`, 400, "invalid_json", "Content-Type", "application/json")
+	if _, _, data := p.do("POST", "/v1/commands/run", `{"command":7}`, "Content-Type", "application/json"); !strings.Contains(string(data), `"command must be a string"`) {
+		t.Errorf("got %s", data)
+	}
+	p.refused("POST", "/v1/commands/run", `{"Command":"true"}`, 400, "invalid_command", "Content-Type", "application/json") // another key
 	p.refused("POST", "/v1/commands/run", `{"command":"`+strings.Repeat("x", poddapi.MaxJSON)+`"}`, 413, "too_large", "Content-Type", "application/json")
 	p.refused("POST", "/v1/commands/run", nil, 400, "invalid_command")
 	for _, call := range []string{"status", "logs"} {
