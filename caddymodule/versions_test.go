@@ -79,6 +79,7 @@ func request(t testing.TB, target string, header http.Header) *http.Request {
 func overHTTP2(t testing.TB, target string) *stream {
 	t.Helper()
 	body, w := io.Pipe()
+	//lint:ignore SA1019 the transport of net/http refuses the name of the ":protocol" header
 	tr := &http2.Transport{TLSClientConfig: insecure}
 	r := request(t, target, http.Header{":protocol": {"websocket"}})
 	r.Body = body
