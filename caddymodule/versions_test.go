@@ -80,14 +80,14 @@ func overHTTP2(t testing.TB, target string) *stream {
 	t.Helper()
 	body, w := io.Pipe()
 	//lint:ignore SA1019 the transport of net/http refuses the name of the ":protocol" header
-	tr := &http2.Transport{TLSClientConfig: insecure}
+	h2 := &http.Client{Transport: &http2.Transport{TLSClientConfig: insecure}}
 	r := request(t, target, http.Header{":protocol": {"websocket"}})
 	r.Body = body
-	resp, err := tr.RoundTrip(r)
+	resp, err := h2.Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := func() { w.Close(); resp.Body.Close(); tr.CloseIdleConnections() }
+	end := func() { w.Close(); resp.Body.Close(); h2.CloseIdleConnections() }
 	t.Cleanup(end)
 	return &stream{t, resp.StatusCode, resp.Header, w, bufio.NewReader(resp.Body), end}
 }
