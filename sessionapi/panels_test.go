@@ -1,12 +1,15 @@
 package sessionapi_test
 
 import (
+	"crypto/ed25519"
 	"net/http"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/cubeplexai/cubepod/internal/keyfile"
 	"github.com/cubeplexai/cubepod/internal/paneltoken"
@@ -241,4 +244,32 @@ func TestWake(t *testing.T) {
 		t.Errorf("deleted: got %s", got)
 	}
 	testutil.Eventually(t, "nothing is left", func() bool { boxes, _ := w.rt.count(); return boxes == 1 })
+}
+
+// TestWakeByAnotherIssuer has a key file as an edge may have it: the first line
+// is another program's public key.
+func TestWakeByAnotherIssuer(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.keys.Panel = append(keyfile.Keys{{ID: "pub", Public: public, Issuer: "maker"}}, w.keys.Panel...)
+	a := w.replica(sessionapi.Options{})
+	id := a.create("")
+	own := a.want(201, "POST", box(id, "/panels"), `{"port":3000}`).json(t)["token"].(string)
+	now := time.Now()
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+		"iss": "maker", "sid": string(id), "port": 3000, "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(),
+	})
+	token.Header["kid"] = "pub"
+	theirs, err := token.SignedString(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{"own": own, "theirs": theirs} {
+		if got := a.wake(id, token); got.status != 200 {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
 }

@@ -6,9 +6,9 @@
 // The first key signs, all of them verify. Empty lines and lines that start
 // with # are skipped. "iss=" is for panel keys only.
 //
-// Where panel tokens are only checked, a line may instead hold the public half
-// of an Ed25519 key, in base64 of its 32 bytes: who has the file can make no
-// token.
+// Among panel keys a line may instead hold the public half of an Ed25519 key, in
+// base64 of its 32 bytes: it only verifies. Who has a file of such lines can
+// make no token.
 //
 //	kid ed25519:<public key> [iss=NAME]
 package keyfile
@@ -45,8 +45,16 @@ type Key struct {
 // Keys are the keys of one file, in its order. There is at least one.
 type Keys []Key
 
-// Signing is the key that makes new tokens: the first.
-func (ks Keys) Signing() Key { return ks[0] }
+// Signing is the key that makes new tokens: the first that has a secret. Where
+// none has, it is the first, which then cannot.
+func (ks Keys) Signing() Key {
+	for _, k := range ks {
+		if k.Secret != nil {
+			return k
+		}
+	}
+	return ks[0]
+}
 
 // Find gives the key called id.
 func (ks Keys) Find(id string) (Key, bool) {
@@ -63,8 +71,8 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // Load reads the file at path, in which every key has a secret.
 func Load(path string) (Keys, error) { return load(path, Parse) }
 
-// LoadVerifying reads the file at path for checking panel tokens: keys may be
-// public ones.
+// LoadVerifying reads the file at path, of panel keys: some or all of them may
+// be public ones.
 func LoadVerifying(path string) (Keys, error) { return load(path, ParseVerifying) }
 
 func load(path string, parse func(io.Reader) (Keys, error)) (Keys, error) {
@@ -152,8 +160,13 @@ func parseLine(line string) (Key, error) {
 // Ensure loads the file at path and, where there is none, first makes it with
 // one random key called id, readable by its owner only. Callers that race get
 // the same key.
-func Ensure(path, id string) (Keys, error) {
-	ks, err := Load(path)
+func Ensure(path, id string) (Keys, error) { return ensure(path, id, Load) }
+
+// EnsureVerifying is to [Ensure] what [LoadVerifying] is to [Load].
+func EnsureVerifying(path, id string) (Keys, error) { return ensure(path, id, LoadVerifying) }
+
+func ensure(path, id string, load func(string) (Keys, error)) (Keys, error) {
+	ks, err := load(path)
 	if !errors.Is(err, os.ErrNotExist) {
 		return ks, err
 	}
@@ -163,7 +176,7 @@ func Ensure(path, id string) (Keys, error) {
 	if err := writeNew(path, line); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("make key file: %w", err)
 	}
-	return Load(path)
+	return load(path)
 }
 
 // writeNew makes a file that appears with its content, or not at all; it

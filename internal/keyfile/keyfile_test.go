@@ -60,6 +60,9 @@ func TestParseVerifying(t *testing.T) {
 	if k, _ := ks.Find("b"); k.Secret != nil || len(k.Public) != 32 || k.Issuer != "maker" {
 		t.Errorf("got %+v", k)
 	}
+	if public, err := keyfile.ParseVerifying(strings.NewReader("b ed25519:" + secret + "\na base64:" + secret + "\n")); err != nil || public.Signing().ID != "a" {
+		t.Errorf("the public one is first: got %+v, %v", public, err)
+	}
 	if _, err := keyfile.Parse(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "line 2: a public key only verifies") {
 		t.Errorf("where a secret is needed: got %v", err)
 	}

@@ -11,15 +11,15 @@ import (
 // Signer makes tokens with one key.
 type Signer struct{ key keyfile.Key }
 
-// NewSigner returns a Signer for the first key of ks. That key must be one of
-// CubePod's own issuer.
+// NewSigner returns a Signer for the first key of ks that has a secret. It must
+// be one of CubePod's own issuer.
 func NewSigner(ks keyfile.Keys) (*Signer, error) {
 	k := ks.Signing()
 	if k.Secret == nil {
-		return nil, fmt.Errorf("panel key %q is a public one: the first key signs and has a secret", k.ID)
+		return nil, fmt.Errorf("panel key %q is a public one, and no other has a secret to sign with", k.ID)
 	}
 	if issuerOf(k) != Issuer {
-		return nil, fmt.Errorf("panel key %q is for issuer %q: the first key signs and has no iss=", k.ID, k.Issuer)
+		return nil, fmt.Errorf("panel key %q is for issuer %q: the first secret signs and has no iss=", k.ID, k.Issuer)
 	}
 	return &Signer{key: k}, nil
 }

@@ -73,7 +73,7 @@ func (c *Config) settings() []setting {
 		{"api-keys", "CUBEPOD_API_KEYS", "`file` of API keys, a line each: name sha256:<hex of the key> [admin]", (*text)(&c.APIKeys)},
 		{"master-key", "CUBEPOD_MASTER_KEY_FILE", "`file` of keys for podd's full tokens, a line each: kid base64:<at least 32 bytes>", (*text)(&c.MasterKey)},
 		{"tunnel-key", "CUBEPOD_TUNNEL_KEY_FILE", "`file` of keys for podd's tunnel tokens, in the same form", (*text)(&c.TunnelKey)},
-		{"panel-keys", "CUBEPOD_PANEL_KEYS", "`file` of keys for panel tokens, a line each: kid base64:<secret> [iss=NAME]; the first signs", (*text)(&c.PanelKeys)},
+		{"panel-keys", "CUBEPOD_PANEL_KEYS", "`file` of keys for panel tokens, a line each: kid base64:<secret> or ed25519:<public key> [iss=NAME]; the first secret signs", (*text)(&c.PanelKeys)},
 		{"panel-base-url", "CUBEPOD_PANEL_BASE_URL", "`URL` before panel paths, such as https://panels.example.com or https://{sandbox}.panels.example.com; relative URLs without it", (*text)(&c.PanelBaseURL)},
 		{"expose-cdp", "CUBEPOD_EXPOSE_CDP", "whether port 9222 may be shown", (*boolean)(&c.ExposeCDP)},
 		{"desktop", "CUBEPOD_DESKTOP", "whether desktops may be started", (*boolean)(&c.Desktop)},

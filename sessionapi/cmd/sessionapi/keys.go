@@ -27,21 +27,26 @@ type secrets struct {
 func loadSecrets(c *Config) (secrets, error) {
 	var s secrets
 	dir := filepath.Join(c.Data, "keys")
-	load := func(path, name, kid string) (keyfile.Keys, error) {
-		if path == "" {
-			return keyfile.Ensure(filepath.Join(dir, name), kid)
+	for _, k := range []struct {
+		flag, path, name, kid string
+		keys                  *keyfile.Keys
+		load                  func(path string) (keyfile.Keys, error)
+		ensure                func(path, kid string) (keyfile.Keys, error)
+	}{
+		{"--master-key", c.MasterKey, "master", "m1", &s.Master, keyfile.Load, keyfile.Ensure},
+		{"--tunnel-key", c.TunnelKey, "tunnel", "t1", &s.Tunnel, keyfile.Load, keyfile.Ensure},
+		// The edges' file will do, in which other issuers may have public keys.
+		{"--panel-keys", c.PanelKeys, "panel", "p1", &s.Panel, keyfile.LoadVerifying, keyfile.EnsureVerifying},
+	} {
+		var err error
+		if k.path != "" {
+			*k.keys, err = k.load(k.path)
+		} else {
+			*k.keys, err = k.ensure(filepath.Join(dir, k.name), k.kid)
 		}
-		return keyfile.Load(path)
-	}
-	var err error
-	if s.Master, err = load(c.MasterKey, "master", "m1"); err != nil {
-		return s, fmt.Errorf("--master-key: %w", err)
-	}
-	if s.Tunnel, err = load(c.TunnelKey, "tunnel", "t1"); err != nil {
-		return s, fmt.Errorf("--tunnel-key: %w", err)
-	}
-	if s.Panel, err = load(c.PanelKeys, "panel", "p1"); err != nil {
-		return s, fmt.Errorf("--panel-keys: %w", err)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", k.flag, err)
+		}
 	}
 	path := c.APIKeys
 	if path == "" {

@@ -19,8 +19,11 @@ import (
 )
 
 func main() {
+	// The first signal ends the program properly, the second at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	if len(os.Args) > 1 && os.Args[1] == "firewall" {
-		switch err := firewall(context.Background(), os.Args[2:], os.Getenv, os.Stdout); {
+		switch err := firewall(ctx, os.Args[2:], os.Getenv, os.Stdout); {
 		case err == nil, errors.Is(err, flag.ErrHelp):
 		default:
 			fmt.Fprintf(os.Stderr, "cubepod-sessionapi firewall: %v\n", err)
@@ -36,9 +39,6 @@ func main() {
 		fmt.Fprintf(os.Stderr, "cubepod-sessionapi: %v\nSee cubepod-sessionapi --help.\n", err)
 		os.Exit(2)
 	}
-	// The first signal ends the program properly, the second at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
 	log := newLogger()
 	redis.SetLogger(redisLog{log.Named("redis")})
 	err = run(ctx, &cfg, log)

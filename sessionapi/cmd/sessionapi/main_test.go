@@ -247,6 +247,15 @@ func TestEmbeddedRedis(t *testing.T) {
 	if !redisRuns(data) {
 		t.Error("the test's premise is gone: nothing was left")
 	}
+	// With a key in the panel file that is for checking only.
+	panel := filepath.Join(data, "keys", "panel")
+	line, err := os.ReadFile(panel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(panel, append([]byte("pub ed25519:"+strings.Repeat("QUFB", 10)+"QUE= iss=maker\n"), line...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s = start(t, data)
 	if again, _ := os.ReadFile(filepath.Join(data, "keys", "admin-key")); string(again) != string(key) {
 		t.Error("there is another API key")
