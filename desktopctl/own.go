@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cubeplexai/cubepod/desktopctl/daemon"
 	"github.com/cubeplexai/cubepod/desktopctl/terminal"
 	"github.com/cubeplexai/cubepod/desktopctl/viewer"
 	"github.com/cubeplexai/cubepod/internal/apierror"
@@ -46,15 +45,8 @@ func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) 
 		WebDir:  cfg.pages("viewer"),
 		Unicode: vncServers[cfg.VNC].unicode,
 		// A page may be quicker than the VNC server, which starts beside us:
-		// waiting here shows the first picture sooner than the page's next try.
-		RFB: func(ctx context.Context) (conn net.Conn, err error) {
-			var d net.Dialer
-			err = daemon.Poll(ctx, func(ctx context.Context) error {
-				conn, err = d.DialContext(ctx, "unix", cfg.vncSocket())
-				return err
-			})
-			return conn, err
-		},
+		// waiting shows the first picture sooner than the page's next try.
+		RFB: viewer.Dial(cfg.vncSocket()),
 	})
 	// The front is tried first: a viewer that answers has had its chance.
 	first, err := listen(frontPort)

@@ -37,7 +37,7 @@ const (
 type Options struct {
 	// WebDir holds the built page: index.html, viewer.js, viewer.css.
 	WebDir string
-	// RFB connects to the VNC server, once for each viewer.
+	// RFB connects to the VNC server, once for each viewer; see [Dial].
 	RFB func(context.Context) (net.Conn, error)
 	// Unicode says that the VNC server takes clipboard text beyond Latin-1.
 	Unicode bool

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -50,20 +52,12 @@ func startDesktop(t *testing.T, size string) func(context.Context) (net.Conn, er
 		t.Fatalf("Xvfb names no display: %v", err)
 	}
 
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
-	_, port, _ := net.SplitHostPort(addr)
+	socket := filepath.Join(t.TempDir(), "vnc.sock")
 	// x11vnc walks every file descriptor it may have, at each connection.
 	start(t, exec.Command("/bin/sh", "-c", `ulimit -n 256 && exec "$@"`, "sh", x11vnc,
-		"-display", ":"+strings.TrimSpace(line), "-rfbport", port, "-localhost", "-no6",
-		"-forever", "-shared", "-nopw", "-quiet"))
-	rfb := func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", addr)
-	}
+		"-display", ":"+strings.TrimSpace(line), "-unixsock", socket, "-rfbport", "0", "-rfbportv6", "0", "-no6",
+		"-norc", "-forever", "-shared", "-nopw", "-quiet"))
+	rfb := viewer.Dial(socket)
 	testutil.Eventually(t, "the VNC server greets", func() bool {
 		c, err := rfb(t.Context())
 		if err != nil {
@@ -76,52 +70,93 @@ func startDesktop(t *testing.T, size string) func(context.Context) (net.Conn, er
 	return rfb
 }
 
+// rfbPage is a page's side of RFB.
+type rfbPage struct {
+	t *testing.T
+	net.Conn
+}
+
+func (p rfbPage) read(n int) []byte {
+	p.t.Helper()
+	b := make([]byte, n)
+	if _, err := io.ReadFull(p, b); err != nil {
+		p.t.Fatal(err)
+	}
+	return b
+}
+
+func (p rfbPage) write(b ...byte) {
+	p.t.Helper()
+	if _, err := p.Write(b); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// login goes as far as the server's word on its screen, which it gives.
+func (p rfbPage) login() (w, h int) {
+	p.t.Helper()
+	if v := string(p.read(12)); v != "RFB 003.008\n" {
+		p.t.Fatalf("the server greets %q", v)
+	}
+	p.write([]byte("RFB 003.008\n")...)
+	p.read(int(p.read(1)[0])) // the ways to log in; 1 is none
+	p.write(1)
+	if result := binary.BigEndian.Uint32(p.read(4)); result != 0 {
+		p.t.Fatalf("login: %d", result)
+	}
+	p.write(1) // shared
+	size := p.read(4)
+	p.read(16)                                      // pixel format
+	p.read(int(binary.BigEndian.Uint32(p.read(4)))) // name
+	return int(binary.BigEndian.Uint16(size)), int(binary.BigEndian.Uint16(size[2:]))
+}
+
 // A real VNC server gets as far as its first screen through the relay.
 func TestX11VNC(t *testing.T) {
 	srv, _ := serve(t, viewer.Options{RFB: startDesktop(t, "320x200x24")})
-	page := dial(t, srv, &websocket.DialOptions{Subprotocols: []string{"binary"}})
-	rfb := websocket.NetConn(t.Context(), page, websocket.MessageBinary)
-	read := func(n int) []byte {
-		t.Helper()
-		p := make([]byte, n)
-		if _, err := io.ReadFull(rfb, p); err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	write := func(p ...byte) {
-		t.Helper()
-		if _, err := rfb.Write(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	if v := string(read(12)); v != "RFB 003.008\n" {
-		t.Fatalf("the server greets %q", v)
-	}
-	write([]byte("RFB 003.008\n")...)
-	read(int(read(1)[0])) // the ways to log in; 1 is none
-	write(1)
-	if result := binary.BigEndian.Uint32(read(4)); result != 0 {
-		t.Fatalf("login: %d", result)
-	}
-	write(1) // shared
-	w, h := binary.BigEndian.Uint16(read(2)), binary.BigEndian.Uint16(read(2))
-	if w != 320 || h != 200 {
+	page := rfbPage{t, websocket.NetConn(t.Context(), dial(t, srv, &websocket.DialOptions{Subprotocols: []string{"binary"}}), websocket.MessageBinary)}
+	if w, h := page.login(); w != 320 || h != 200 {
 		t.Errorf("the screen is %dx%d, want 320x200", w, h)
 	}
-	read(16)                                    // pixel format
-	read(int(binary.BigEndian.Uint32(read(4)))) // name
-
-	write(2, 0, 0, 1, 0, 0, 0, 0)               // raw encoding only
-	write(3, 0, 0, 0, 0, 0, 1, 320-256, 0, 200) // the whole screen
-	if head := read(4); head[0] != 0 || binary.BigEndian.Uint16(head[2:]) == 0 {
+	page.write(2, 0, 0, 1, 0, 0, 0, 0)               // raw encoding only
+	page.write(3, 0, 0, 0, 0, 0, 1, 320-256, 0, 200) // the whole screen
+	if head := page.read(4); head[0] != 0 || binary.BigEndian.Uint16(head[2:]) == 0 {
 		t.Fatalf("no update but %v", head)
 	}
-	rect := read(12)
+	rect := page.read(12)
 	size := int(binary.BigEndian.Uint16(rect[4:])) * int(binary.BigEndian.Uint16(rect[6:])) * 4
 	if size == 0 {
 		t.Fatal("the update is empty")
 	}
-	read(size)
+	page.read(size)
+}
+
+// More viewers than the server's queue has room for may come at once: each gets
+// in.
+func TestManyViewersAtOnce(t *testing.T) {
+	srv, _ := serve(t, viewer.Options{RFB: startDesktop(t, "320x200x24")})
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Patience)
+	defer cancel()
+	var together sync.WaitGroup
+	pages := make([]net.Conn, 60)
+	for i := range pages {
+		together.Go(func() {
+			c, _, err := websocket.Dial(ctx, srv.URL+"/websockify", nil)
+			if err != nil {
+				t.Errorf("viewer %d: %v", i, err)
+				return
+			}
+			pages[i] = websocket.NetConn(ctx, c, websocket.MessageBinary)
+		})
+	}
+	together.Wait()
+	for i, page := range pages {
+		if page == nil {
+			continue
+		}
+		defer page.Close()
+		if w, _ := (rfbPage{t, page}).login(); w != 320 {
+			t.Errorf("viewer %d: the screen is %d wide", i, w)
+		}
+	}
 }
