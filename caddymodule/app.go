@@ -60,7 +60,8 @@ type App struct {
 	// from starting.
 	Redis string `json:"redis,omitempty"`
 	// PanelKeys is the file of the keys that panel tokens are checked with. It
-	// is read again when it changes, as TunnelKey is.
+	// is read again when it changes, as TunnelKey is. Links and open streams of a
+	// key that is no longer in it end.
 	PanelKeys string `json:"panel_keys,omitempty"`
 	// TunnelKey is the file of the keys that podd's tunnel tokens are derived
 	// from.
@@ -133,7 +134,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	return events.(*caddyevents.App).On("stopping", onStopping{a.state})
+	bus := events.(*caddyevents.App)
+	return errors.Join(bus.On("stopping", onStopping{a.state}), bus.On("started", onStarted{a}))
 }
 
 // expand replaces placeholders and refuses settings that cannot work.
@@ -210,9 +212,12 @@ func parsePrefixes(list []string) ([]netip.Prefix, error) {
 // Start begins to follow the key files. What requests need besides works from
 // Provision on.
 func (a *App) Start() error {
-	a.keys.start()
+	a.keys.start(a.recheck)
 	return nil
 }
+
+// recheck ends the requests and streams whose key is no longer among ours.
+func (a *App) recheck() { a.state.visits.recheck(a.keys.verifier()) }
 
 // Stop ends following the key files. Requests of this configuration may still
 // be under way when a new one has taken over.

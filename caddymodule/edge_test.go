@@ -81,6 +81,7 @@ type edgeOptions struct {
 	host      string // of the site; default localhost
 	tls       bool   // HTTPS, with HTTP/2 and HTTP/3
 	extra     string // behind cubepod_panel
+	keys      string // file of the panel keys; default the edge's own
 }
 
 // startEdge starts everything; backend listens on the sandbox's port 3000.
@@ -150,7 +151,7 @@ func (e *edge) load(comment string) {
 	}
 	cubepod {
 		redis %[2]s
-		panel_keys %[1]s/panel
+		panel_keys %[17]s
 		tunnel_key %[1]s/tunnel
 		local_sockets %[1]s/sockets
 		%[3]s
@@ -168,7 +169,7 @@ func (e *edge) load(comment string) {
 %[16]s
 `, e.dir, e.redis.URL, e.options.global, e.port, e.options.site, e.options.extra, comment,
 		global, scheme, cmp.Or(e.options.host, "localhost"), tls,
-		cmp.Or(e.options.auto, "off"), e.options.format, level, access, e.options.after)
+		cmp.Or(e.options.auto, "off"), e.options.format, level, access, e.options.after, cmp.Or(e.options.keys, e.dir+"/panel"))
 	js, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(file), nil)
 	if err != nil {
 		e.t.Fatal(err, warnings)

@@ -66,8 +66,9 @@ func (k *keyring) verifier() *paneltoken.Verifier { return *k.panel.current.Load
 
 func (k *keyring) tunnelKeys() keyfile.Keys { return *k.tunnel.current.Load() }
 
-// start follows the files until stop is called.
-func (k *keyring) start() {
+// start follows the files until stop is called. It calls news when there are
+// other panel keys.
+func (k *keyring) start(news func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.end = cancel
 	k.work.Go(func() {
@@ -76,7 +77,9 @@ func (k *keyring) start() {
 		for {
 			select {
 			case <-tick.C:
-				reload(k.logger, &k.panel)
+				if reload(k.logger, &k.panel) {
+					news()
+				}
 				reload(k.logger, &k.tunnel)
 			case <-ctx.Done():
 				return
@@ -93,13 +96,17 @@ func (k *keyring) stop() {
 	k.work.Wait()
 }
 
-func reload[T any](logger *zap.Logger, f *keyFile[T]) {
+// reload reads f's file again. It reports whether there is something new that
+// can be used.
+func reload[T any](logger *zap.Logger, f *keyFile[T]) bool {
 	switch changed, err := f.load(); {
 	case err != nil && changed:
 		logger.Warn("key file cannot be used, the keys stay as they were", zap.String("file", f.path), zap.Error(err))
 	case changed:
 		logger.Info("keys were read again", zap.String("file", f.path))
+		return true
 	}
+	return false
 }
 
 // load reads the file. It reports whether there was news, good or bad.

@@ -63,6 +63,50 @@ func TestKeysRotate(t *testing.T) {
 	}
 }
 
+// TestKeyWithdrawnEndsStreams takes a key away from under open streams: by the
+// file alone, and by a configuration that names another file.
+func TestKeyWithdrawnEndsStreams(t *testing.T) {
+	for name, by := range map[string]func(e *edge, content []byte){
+		"file": func(e *edge, content []byte) {
+			if err := os.WriteFile(e.dir+"/panel", content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"reload": func(e *edge, content []byte) {
+			if err := os.WriteFile(e.dir+"/other", content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			e.options.keys = e.dir + "/other"
+			e.load("again")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := startEdge(t, http.HandlerFunc(wsEcho), edgeOptions{global: "max_failures -1"})
+			file, err := os.ReadFile(e.dir + "/panel")
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := e.dial(e.panel(3000) + "/ws")
+			e.ping(old, "x")
+			secret := bytes.Repeat([]byte("n"), 32)
+			line := []byte("next base64:" + base64Std(secret) + "\n")
+			if err := os.WriteFile(e.dir+"/panel", append(file, line...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			now := time.Now().Unix()
+			fresh := e.url + "/panel/" + jws(secret, `{"alg":"HS256","kid":"next"}`, fmt.Sprintf(`{"sid":%q,"port":3000,"iat":%d,"exp":%d,"gen":1,"iss":"cubepod"}`, e.rec.ID, now, now+600))
+			testutil.Eventually(t, "the new key counts", func() bool { s, _ := e.status(fresh + "/"); return s == http.StatusUpgradeRequired })
+			stays := e.dial(fresh + "/ws")
+			e.ping(old, "both keys are there")
+			by(e, line)
+			if code, reason := e.closeStatus(old); code != 1008 || reason != "key_withdrawn" {
+				t.Errorf("got %d %q", code, reason)
+			}
+			e.ping(stays, "its key is still there")
+		})
+	}
+}
+
 func TestKeysThatOnlyVerify(t *testing.T) {
 	e := startEdge(t, http.HandlerFunc(echo), edgeOptions{global: "max_failures -1"})
 	public, private, err := ed25519.GenerateKey(nil)

@@ -187,7 +187,8 @@ func (p *Panel) fail(w *responseWriter, r *http.Request, err error, uri string) 
 }
 
 func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler, path panelPath) error {
-	claims, err := p.verify(r, path.token)
+	keys := p.app.keys.verifier()
+	claims, err := p.verify(r, keys, path.token)
 	if err != nil {
 		return err
 	}
@@ -219,11 +220,15 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 	if err != nil {
 		return err
 	}
-	visit, ctx, err := p.app.state.visits.begin(r.Context(), claims, rec, clientKey(r), p.app.limits)
+	visit, ctx, err := p.app.state.visits.begin(r.Context(), path.token, claims, rec, clientKey(r), p.app.limits)
 	if err != nil {
 		return err
 	}
 	defer visit.done()
+	// Keys that were read again in between ended only what had begun.
+	if now := p.app.keys.verifier(); now != keys && !signedBy(now, path.token) {
+		return endKey.err
+	}
 	w.visit = visit
 	p.follow(w, r, claims, path.rest)
 	w.target = target
@@ -298,9 +303,9 @@ func (b *notedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verify checks the token and what it may be used for here.
-func (p *Panel) verify(r *http.Request, token string) (paneltoken.Claims, error) {
-	claims, err := p.app.keys.verifier().Verify(token)
+// verify checks the token with keys.
+func (p *Panel) verify(r *http.Request, keys *paneltoken.Verifier, token string) (paneltoken.Claims, error) {
+	claims, err := keys.Verify(token)
 	switch {
 	case errors.Is(err, paneltoken.ErrExpired):
 		return claims, endExpired.err

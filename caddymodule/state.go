@@ -98,3 +98,13 @@ func (o onStopping) Handle(context.Context, caddy.Event) error {
 	}
 	return nil
 }
+
+// onStarted ends what the keys of a new configuration do not vouch for, once
+// that configuration is in force: one that fails to start must cut no stream.
+type onStarted struct{ app *App }
+
+// Handle implements the events app's handler.
+func (o onStarted) Handle(context.Context, caddy.Event) error {
+	o.app.recheck()
+	return nil
+}

@@ -30,6 +30,7 @@ const (
 var (
 	endExpired  = &ending{apierror.New(apierror.Forbidden, "token_expired", "this panel link has expired"), closePolicy, "expired"}
 	endRevoked  = &ending{apierror.New(apierror.Forbidden, "token_revoked", "this panel link was revoked"), closePolicy, "revoked"}
+	endKey      = &ending{apierror.New(apierror.Forbidden, "token_invalid", "the key of this panel link was withdrawn"), closePolicy, "key_withdrawn"}
 	endDeleted  = &ending{apierror.New(apierror.Gone, "sandbox_deleted", "the sandbox was deleted"), closePolicy, "deleted"}
 	endPort     = &ending{apierror.New(apierror.NotFound, "port_not_found", "the port is no longer registered"), closePolicy, "unregistered"}
 	endStopped  = &ending{apierror.New(apierror.Unavailable, "sandbox_paused", "the sandbox was paused"), closeGoingAway, "paused"}
@@ -55,6 +56,7 @@ type visits struct {
 // response or stream.
 type visit struct {
 	all         *visits
+	token       string
 	sid         session.ID
 	port        int
 	client      netip.Prefix
@@ -79,9 +81,9 @@ func newVisits(m *metrics, a *activity) *visits {
 // begin registers a visit. Its context ends when the token does, or the
 // sandbox, or the edge; the cause is an *[apierror.Error]. The caller calls
 // done when the response is complete.
-func (vs *visits) begin(ctx context.Context, c paneltoken.Claims, rec *session.Record, client netip.Prefix, lim limits) (*visit, context.Context, error) {
+func (vs *visits) begin(ctx context.Context, token string, c paneltoken.Claims, rec *session.Record, client netip.Prefix, lim limits) (*visit, context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	v := &visit{all: vs, sid: rec.ID, port: c.Port, client: client, gen: c.Gen, incarnation: rec.Incarnation, ended: ctx.Done(), cancel: cancel}
+	v := &visit{all: vs, token: token, sid: rec.ID, port: c.Port, client: client, gen: c.Gen, incarnation: rec.Incarnation, ended: ctx.Done(), cancel: cancel}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if err := vs.refused(c, v, lim); err != nil {
@@ -240,6 +242,23 @@ func (v *visit) refusedBy(rec *session.Record) *ending {
 		return endPort
 	}
 	return nil
+}
+
+// recheck ends the visits whose tokens no key of keys signed.
+func (vs *visits) recheck(keys *paneltoken.Verifier) {
+	for _, id := range vs.sandboxes() {
+		for _, v := range vs.of(id) {
+			if !signedBy(keys, v.token) {
+				v.end(endKey)
+			}
+		}
+	}
+}
+
+// signedBy reports whether one of keys signed token, be it expired or not.
+func signedBy(keys *paneltoken.Verifier, token string) bool {
+	_, err := keys.Verify(token)
+	return err == nil || errors.Is(err, paneltoken.ErrExpired)
 }
 
 func (vs *visits) of(id session.ID) []*visit {
