@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,14 +12,17 @@ import (
 	"strings"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/poddapi"
 )
 
 // Tokens are the two secrets that open podd, as hashes.
 type Tokens struct {
-	full, tunnel [sha256.Size]byte
+	full, tunnel hash
 	hasTunnel    bool
 	set          bool
 }
+
+type hash = [sha256.Size]byte
 
 // NewTokens returns Tokens of a full token, which opens every call, and a
 // tunnel token, which opens tunnels only and may be empty.
@@ -27,8 +31,9 @@ func NewTokens(full, tunnel string) Tokens {
 }
 
 // ReadTokens reads the file at path: the full token in its first line, the
-// tunnel token in its second, if any. A secret has no other way in: an
-// environment can be read by the commands podd runs.
+// tunnel token in its second, if any, each as it is or as "sha256:" and its
+// hash. A secret has no other way in: an environment can be read by the commands
+// podd runs.
 func ReadTokens(path string) (Tokens, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -48,7 +53,26 @@ func ReadTokens(path string) (Tokens, error) {
 	if line[0] == "" {
 		return Tokens{}, errors.New("token file: its first line is empty")
 	}
-	return NewTokens(line[0], line[1]), nil
+	t := Tokens{hasTunnel: line[1] != "", set: true}
+	for i, into := range []*hash{&t.full, &t.tunnel} {
+		if *into, err = hashOf(line[i]); err != nil {
+			return Tokens{}, fmt.Errorf("token file: line %d: %w", i+1, err)
+		}
+	}
+	return t, nil
+}
+
+// hashOf reads a line of a token file.
+func hashOf(line string) (hash, error) {
+	digits, ok := strings.CutPrefix(line, poddapi.HashPrefix)
+	if !ok {
+		return sha256.Sum256([]byte(line)), nil
+	}
+	sum, err := hex.DecodeString(digits)
+	if err != nil || len(sum) != sha256.Size {
+		return hash{}, fmt.Errorf("%q is not followed by the hex of a hash", poddapi.HashPrefix)
+	}
+	return hash(sum), nil
 }
 
 // access is what a call asks of its caller.

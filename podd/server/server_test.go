@@ -185,7 +185,10 @@ func TestListenUnix(t *testing.T) {
 
 func TestReadTokens(t *testing.T) {
 	dir := t.TempDir()
-	for content, ok := range map[string]bool{"a\nb\n": true, "a": true, "": false, "\nb\n": false} {
+	for content, ok := range map[string]bool{
+		"a\nb\n": true, "a": true, "": false, "\nb\n": false,
+		poddapi.TokenFile("a", "b"): true, "sha256:ab": false, "a\nsha256:" + strings.Repeat("z", 64): false,
+	} {
 		path := filepath.Join(dir, "token")
 		os.WriteFile(path, []byte(content), 0o600)
 		if _, err := server.ReadTokens(path); (err == nil) != ok {
@@ -194,5 +197,9 @@ func TestReadTokens(t *testing.T) {
 	}
 	if _, err := server.ReadTokens(dir + "/none"); err == nil {
 		t.Error("an absent file is no error")
+	}
+	os.WriteFile(dir+"/hashed", []byte(poddapi.TokenFile("a", "b")), 0o600)
+	if got, err := server.ReadTokens(dir + "/hashed"); err != nil || got != server.NewTokens("a", "b") {
+		t.Errorf("hashes: got %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,16 @@ import (
 
 // Firewall are rules of the engine's host, for iptables:
 //
-//	INPUT        from the sandboxes' bridge: CUBEPOD-INPUT, which lets answers
+//	INPUT        from the sandboxes' bridge: a chain of ours, which lets answers
 //	             pass and drops what sandboxes begin. So they do not reach any
 //	             address of the host.
-//	DOCKER-USER  from the bridge: CUBEPOD-FORWARD, which drops what goes to
+//	DOCKER-USER  from the bridge: a chain of ours, which drops what goes to
 //	             link-local addresses and to those in Deny.
 //
 // Everywhere else sandboxes may go, and they resolve names with the resolver
 // that the engine has in each. What its own rules do, such as keeping its
-// networks apart, is left alone.
+// networks apart, is left alone. Each network has chains of its own, so that
+// those of several do not meet.
 type Firewall struct {
 	// Network is the sandboxes' network, [DefaultNetwork] by default.
 	Network string
@@ -32,27 +34,34 @@ type Firewall struct {
 	Deny []netip.Prefix
 }
 
-const (
-	inputChain   = "CUBEPOD-INPUT"
-	forwardChain = "CUBEPOD-FORWARD"
-	answers      = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
-)
+// userChain is the chain that the engine leaves to its operator and visits
+// before its own rules. The engine keeps what is in it.
+const userChain = "DOCKER-USER"
+
+// forwardJump leads to it. It is the engine's work, and ours where the engine
+// has not started yet, or writes its rules with another tool than this
+// program's: the kernel goes by the rules of both.
+var forwardJump = []string{"FORWARD", "-j", userChain}
+
+func (f Firewall) bridge() string { return bridge(cmp.Or(f.Network, DefaultNetwork)) }
+
+// A chain's name has at most 28 bytes, and a bridge's 15.
+func (f Firewall) inputChain() string   { return "CUBEPOD-IN-" + f.bridge() }
+func (f Firewall) forwardChain() string { return "CUBEPOD-FWD-" + f.bridge() }
 
 // rules are the chains of ours with their rules, written as iptables lists
 // them.
 func (f Firewall) rules(v6 bool) []string {
-	out := []string{
-		"-A " + inputChain + " " + answers,
-		"-A " + inputChain + " -j DROP",
-		"-A " + forwardChain + " " + answers,
-	}
+	const answers = " -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
+	in, forward := "-A "+f.inputChain(), "-A "+f.forwardChain()
+	out := []string{in + answers, in + " -j DROP", forward + answers}
 	if v6 { // the sandboxes' network has none, so whatever comes is not theirs to send
-		return append(out, "-A "+forwardChain+" -j DROP")
+		return append(out, forward+" -j DROP")
 	}
-	out = append(out, "-A "+forwardChain+" -d 169.254.0.0/16 -j DROP")
+	out = append(out, forward+" -d 169.254.0.0/16 -j DROP")
 	for _, p := range f.Deny {
 		if p.Addr().Is4() {
-			out = append(out, "-A "+forwardChain+" -d "+p.Masked().String()+" -j DROP")
+			out = append(out, forward+" -d "+p.Masked().String()+" -j DROP")
 		}
 	}
 	return out
@@ -60,17 +69,13 @@ func (f Firewall) rules(v6 bool) []string {
 
 // jumps are where packets come to our chains from.
 func (f Firewall) jumps(v6 bool) [][]string {
-	from := "DOCKER-USER"
+	from := userChain
 	if v6 {
 		from = "FORWARD" // the engine has no chain there unless it has IPv6
 	}
-	name := f.Network
-	if name == "" {
-		name = DefaultNetwork
-	}
 	return [][]string{
-		{"INPUT", "-i", bridge(name), "-j", inputChain},
-		{from, "-i", bridge(name), "-j", forwardChain},
+		{"INPUT", "-i", f.bridge(), "-j", f.inputChain()},
+		{from, "-i", f.bridge(), "-j", f.forwardChain()},
 	}
 }
 
@@ -79,7 +84,7 @@ func (f Firewall) jumps(v6 bool) [][]string {
 func (f Firewall) Apply(ctx context.Context) error {
 	return families(func(tool string, v6 bool) error {
 		var in bytes.Buffer
-		fmt.Fprintf(&in, "*filter\n:%s - [0:0]\n:%s - [0:0]\n", inputChain, forwardChain)
+		fmt.Fprintf(&in, "*filter\n:%s - [0:0]\n:%s - [0:0]\n", f.inputChain(), f.forwardChain())
 		for _, rule := range f.rules(v6) {
 			fmt.Fprintln(&in, rule)
 		}
@@ -88,19 +93,19 @@ func (f Firewall) Apply(ctx context.Context) error {
 		if _, err := iptables(ctx, &in, tool+"-restore", "-w", "--noflush"); err != nil {
 			return err
 		}
-		for _, jump := range f.jumps(v6) {
-			if _, err := iptables(ctx, nil, tool, "-w", "-S", jump[0]); err != nil { // before the engine's first start
-				if _, err := iptables(ctx, nil, tool, "-w", "-N", jump[0]); err != nil {
-					return err
-				}
+		if !v6 {
+			if err := ensureUserChain(ctx, tool); err != nil {
+				return err
 			}
+		}
+		for _, jump := range f.jumps(v6) {
 			// The new one first, then the old one away from wherever it was.
-			had := f.has(ctx, tool, jump)
+			had := has(ctx, tool, jump)
 			if _, err := iptables(ctx, nil, tool, slices.Concat([]string{"-w", "-I", jump[0], "1"}, jump[1:])...); err != nil {
 				return err
 			}
 			if had {
-				if err := f.dropLast(ctx, tool, jump); err != nil {
+				if err := dropLast(ctx, tool, jump); err != nil {
 					return err
 				}
 			}
@@ -109,13 +114,28 @@ func (f Firewall) Apply(ctx context.Context) error {
 	})
 }
 
-func (f Firewall) has(ctx context.Context, tool string, jump []string) bool {
+// ensureUserChain makes the engine's chain, and the way to it, where the engine
+// has not.
+func ensureUserChain(ctx context.Context, tool string) error {
+	if _, err := iptables(ctx, nil, tool, "-w", "-S", userChain); err != nil {
+		if _, err := iptables(ctx, nil, tool, "-w", "-N", userChain); err != nil {
+			return err
+		}
+	}
+	if has(ctx, tool, forwardJump) {
+		return nil
+	}
+	_, err := iptables(ctx, nil, tool, slices.Concat([]string{"-w", "-I", forwardJump[0], "1"}, forwardJump[1:])...)
+	return err
+}
+
+func has(ctx context.Context, tool string, jump []string) bool {
 	_, err := iptables(ctx, nil, tool, slices.Concat([]string{"-w", "-C"}, jump)...)
 	return err == nil
 }
 
 // dropLast removes all of equal jumps but the first.
-func (f Firewall) dropLast(ctx context.Context, tool string, jump []string) error {
+func dropLast(ctx context.Context, tool string, jump []string) error {
 	out, err := iptables(ctx, nil, tool, "-w", "-S", jump[0])
 	if err != nil {
 		return err
@@ -138,22 +158,22 @@ func (f Firewall) dropLast(ctx context.Context, tool string, jump []string) erro
 	return nil
 }
 
-// Remove takes the rules away, but those that another network still needs.
+// Remove takes the rules away. The engine's chain stays.
 func (f Firewall) Remove(ctx context.Context) error {
 	return families(func(tool string, v6 bool) error {
 		for _, jump := range f.jumps(v6) {
-			for f.has(ctx, tool, jump) {
+			for has(ctx, tool, jump) {
 				if _, err := iptables(ctx, nil, tool, slices.Concat([]string{"-w", "-D"}, jump)...); err != nil {
 					return err
 				}
 			}
 		}
-		for _, chain := range []string{inputChain, forwardChain} {
-			out, err := iptables(ctx, nil, tool, "-w", "-S")
-			if err != nil {
-				return err
-			}
-			if !strings.Contains(out, "-N "+chain+"\n") || strings.Contains(out, "-j "+chain+"\n") {
+		out, err := iptables(ctx, nil, tool, "-w", "-S")
+		if err != nil {
+			return err
+		}
+		for _, chain := range []string{f.inputChain(), f.forwardChain()} {
+			if !strings.Contains(out, "-N "+chain+"\n") {
 				continue
 			}
 			for _, op := range []string{"-F", "-X"} {
@@ -178,6 +198,9 @@ func (f Firewall) Check(ctx context.Context) error {
 		}
 		have := strings.Split(out, "\n")
 		want := f.rules(v6)
+		if !v6 { // without it ours are never visited
+			want = append(want, "-A "+strings.Join(forwardJump, " "))
+		}
 		for _, jump := range f.jumps(v6) {
 			want = append(want, "-A "+strings.Join(jump, " "))
 		}

@@ -177,7 +177,7 @@ func guestFiles(spec sessionapi.Spec, fresh bool) io.Reader {
 		dir("home/cubeplex/", poddapi.GuestUID, 0o755)
 		dir("var/lib/podd/", 0, 0o700)
 	}
-	tokens := spec.FullToken + "\n" + spec.TunnelToken + "\n"
+	tokens := poddapi.TokenFile(spec.FullToken, spec.TunnelToken)
 	dir("run/podd/", 0, 0o700)
 	_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "run/podd/token", Mode: 0o600, Size: int64(len(tokens))})
 	_, _ = io.WriteString(tw, tokens)

@@ -167,8 +167,8 @@ func (r *Runtime) prepare(sup supervision, spec sessionapi.Spec) ([]string, erro
 	if err := writeEtc(dirs.etc, etcFiles); err != nil {
 		return nil, err
 	}
-	tokens := spec.FullToken + "\n" + spec.TunnelToken + "\n"
-	if err := os.WriteFile(filepath.Join(dirs.run, "token"), []byte(tokens), 0o600); err != nil {
+	tokens := []byte(poddapi.TokenFile(spec.FullToken, spec.TunnelToken))
+	if err := os.WriteFile(filepath.Join(dirs.run, "token"), tokens, 0o600); err != nil {
 		return nil, err
 	}
 

@@ -44,7 +44,6 @@ func standIn(args []string) error {
 	if err != nil {
 		return err
 	}
-	full, _, _ := strings.Cut(string(tokens), "\n")
 	network, address := "tcp", *addr
 	if path, ok := strings.CutPrefix(*addr, "unix:"); ok {
 		network, address = "unix", path
@@ -58,7 +57,8 @@ func standIn(args []string) error {
 		_ = json.NewEncoder(w).Encode(poddapi.Health{Status: "ok", Daemon: "podd", Workdir: *workdir})
 	})
 	mux.HandleFunc("POST /v1/commands/run", func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get("Authorization") != "Bearer "+full {
+		shown := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
+		if full, _, _ := strings.Cut(poddapi.TokenFile(shown, ""), "\n"); !strings.HasPrefix(string(tokens), full+"\n") {
 			apierror.Write(w, apierror.New(apierror.Unauthorized, "", "wrong token"))
 			return
 		}

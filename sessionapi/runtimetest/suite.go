@@ -51,6 +51,7 @@ func Run(t *testing.T, newRuntime func(*testing.T) sessionapi.Runtime) {
 		{"stopped incarnation starts again", testRestart},
 		{"stop ends every process", testStopEndsAll},
 		{"guest user", testGuestUser},
+		{"root reads no tokens", testRootSeesNoTokens},
 		{"root can end what others run", testRootKills},
 		{"loopback is the guest's own", testLoopback},
 		{"files are the sandbox' own", testFilesApart},
@@ -312,6 +313,16 @@ func testTokens(t *testing.T, rt sessionapi.Runtime) {
 		if k := apierror.KindOf(err); k != apierror.Unauthorized && k != apierror.Forbidden {
 			t.Errorf("%s: got %v, want refusal", name, err)
 		}
+	}
+}
+
+// testRootSeesNoTokens has a command run as root, which reads every file.
+func testRootSeesNoTokens(t *testing.T, rt sessionapi.Runtime) {
+	spec := NewSpec()
+	g, _ := Start(t, rt, spec)
+	seen := g.RunRoot(t, "cat /run/podd/token /proc/[0-9]*/environ /proc/[0-9]*/cmdline")
+	if strings.Contains(seen, spec.FullToken) || strings.Contains(seen, spec.TunnelToken) {
+		t.Errorf("root of the guest reads podd's tokens: %q", seen)
 	}
 }
 
