@@ -42,7 +42,7 @@ viewer() {
 	esbuild "$src/viewer/viewer.js" --alias:novnc="$novnc" --outfile="$out/viewer/viewer.js" \
 		--banner:js='/*! Contains noVNC, https://novnc.com, under the MPL 2.0. */' "$@"
 }
-if grep -rqE '^(export )?(const|let|var) .*= await |^(export default )?await ' "$novnc/core"; then
+if grep -rqE '^[[:alpha:]].*\bawait\b' "$novnc/core"; then
 	viewer --format=esm --target=es2022
 	sed 's|<script src="viewer.js" defer>|<script src="viewer.js" type="module">|' "$src/viewer/index.html" >"$out/viewer/index.html"
 else
