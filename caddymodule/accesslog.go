@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -20,7 +21,8 @@ import (
 // that copy, token and all, to the access log and to the error log. So a panel
 // request is left out there, its errors are answered here, and this log writes
 // the entry instead: to the same loggers, with the same fields, without the
-// token. (Fields of the log_append directive are Caddy's own and missing.)
+// token, and with the sandbox, its port and why the edge ended a stream. (Fields
+// of the log_append directive are Caddy's own and missing.)
 type accessLog struct{ logger *zap.Logger }
 
 // accessModule gives the logger that Caddy's HTTP servers use.
@@ -104,9 +106,27 @@ func (e *entry) write(w *responseWriter) {
 				zap.Int("status", w.status),
 				zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: header, ShouldLogCredentials: credentials}),
 			}
+			fields = append(fields, panelFields(ctx, w.visit)...)
 		}
 		c.Write(fields...)
 	}
+}
+
+// panelFields are what an entry of a panel has besides Caddy's own fields: what
+// it was for, why the edge ended it, if it did, and the span of Caddy's tracing.
+func panelFields(ctx context.Context, v *visit) (fields []zap.Field) {
+	if v != nil {
+		fields = append(fields, zap.String("sandbox", string(v.sid)), zap.Int("port", v.port))
+		if e := v.why(); e != nil {
+			fields = append(fields, zap.String("ended", e.reason))
+		}
+	}
+	for _, f := range []struct{ variable, field string }{{"trace_id", "traceID"}, {"span_id", "spanID"}} {
+		if id, ok := caddyhttp.GetVar(ctx, f.variable).(string); ok {
+			fields = append(fields, zap.String(f.field, id))
+		}
+	}
+	return fields
 }
 
 // logged reports whether a server logs requests for host.

@@ -87,13 +87,15 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	    wake_wait       <duration>
 //	    panel_host      <pattern>
 //	    guest_host      <ports...>|*
+//	    tracing         [<options of Caddy's tracing>]
 //	    <any subdirective of reverse_proxy that names no upstream>
 //	}
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	p := &Panel{Prefix: defaultPrefix}
+	var tracing json.RawMessage
 	h.Next() // the directive's name
 	d := h.NewFromNextSegment()
-	if err := p.unmarshal(d); err != nil {
+	if err := p.unmarshal(d, &tracing); err != nil {
 		return nil, err
 	}
 	if err := p.Validate(); err != nil {
@@ -106,17 +108,18 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	route := caddyhttp.Route{
 		MatcherSetsRaw: []caddy.ModuleMap{{"cubepod_panel": caddyconfig.JSON(Matcher{Prefix: p.Prefix, PanelHost: p.PanelHost}, nil)}},
-		HandlersRaw: []json.RawMessage{
-			caddyconfig.JSONModuleObject(p, "handler", "cubepod_panel", nil),
-			caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil),
-		},
+		HandlersRaw:    []json.RawMessage{caddyconfig.JSONModuleObject(p, "handler", "cubepod_panel", nil)},
 	}
+	if tracing != nil {
+		route.HandlersRaw = append(route.HandlersRaw, tracing)
+	}
+	route.HandlersRaw = append(route.HandlersRaw, caddyconfig.JSONModuleObject(proxy, "handler", "reverse_proxy", nil))
 	return []httpcaddyfile.ConfigValue{{Class: "route", Value: route}}, nil
 }
 
 // unmarshal reads what is the panel's and deletes it from d, so that the rest
-// is reverse_proxy's.
-func (p *Panel) unmarshal(d *caddyfile.Dispenser) error {
+// is reverse_proxy's. In tracing it leaves the handler that stands between both.
+func (p *Panel) unmarshal(d *caddyfile.Dispenser, tracing *json.RawMessage) error {
 	for d.Next() {
 		if args := d.RemainingArgs(); len(args) == 1 {
 			p.Prefix = args[0]
@@ -164,6 +167,16 @@ func (p *Panel) unmarshal(d *caddyfile.Dispenser) error {
 				}
 				p.GuestHost = append(p.GuestHost, args...)
 				d.DeleteN(1 + len(args))
+			case "tracing":
+				tokens := d.NextSegment()
+				d.DeleteN(len(tokens))
+				own := caddyfile.NewDispenser(tokens)
+				own.Next()
+				mod, err := caddyfile.UnmarshalModule(own, "http.handlers.tracing")
+				if err != nil {
+					return err
+				}
+				*tracing = caddyconfig.JSONModuleObject(mod, "handler", "tracing", nil)
 			case "to", "dynamic":
 				return d.Errf("a panel's upstream is its sandbox: %s does not apply", name)
 			}

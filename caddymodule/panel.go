@@ -131,8 +131,10 @@ func (p *Panel) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 			path, redirect, ok = p.rootPath(r, uri)
 		}
 	}
+	defer scrubTrace(r.Context(), r, logURI)
 	entry := p.log.begin(r, logURI)
 	rw := newResponseWriter(w, r, p.hygiene(r, path))
+	rw.logURI = logURI
 	defer func() { // also when reverse_proxy panics over a broken copy
 		p.app.state.metrics.request(resultOf(rw.status))
 		if entry != nil {
@@ -379,7 +381,7 @@ func (p *Panel) pass(ctx context.Context, w *responseWriter, r *http.Request, ne
 		defer reader.Override(quiet, 0)()
 	}
 	h := &handover{
-		app: p.app, target: t, prefix: path.prefix, parsed: r.URL.Path, parsedRaw: r.URL.RawPath,
+		app: p.app, target: t, request: r, logURI: w.logURI, prefix: path.prefix, parsed: r.URL.Path, parsedRaw: r.URL.RawPath,
 		guestHost: guarded(t) || !t.direct.IsValid() && (p.guestPorts[0] || p.guestPorts[t.port]),
 	}
 	h.path, _, _ = strings.Cut(r.RequestURI, "?")

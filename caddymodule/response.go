@@ -37,6 +37,7 @@ type responseWriter struct {
 	http.ResponseWriter
 	hygiene
 	request  *http.Request
+	logURI   string      // the request's address without the token
 	own      http.Header // what the operator's handlers had set before
 	extended bool        // a WebSocket of HTTP/2 or HTTP/3
 	upgrade  bool        // the request asks for a WebSocket

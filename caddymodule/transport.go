@@ -28,6 +28,9 @@ type handover struct {
 	prefix string
 	// guestHost has the guest see its own Host and Origin.
 	guestHost bool
+	// request is the panel's, and logURI its address without the token.
+	request *http.Request
+	logURI  string
 	// hidden are the headers that a log must not show.
 	hidden hiddenHeaders
 }
@@ -171,6 +174,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		dressForLoopback(out, h)
 	}
 	resp, err := t.Transport.RoundTrip(out)
+	scrubTrace(r.Context(), h.request, h.logURI)
 	if err == nil {
 		h.hidden.response = hide(resp.Header)
 	}
