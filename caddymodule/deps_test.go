@@ -11,6 +11,7 @@ func TestDependencies(t *testing.T) {
 		"github.com/docker/docker":                 "xcaddy users must not link Docker",
 		"github.com/moby/moby":                     "xcaddy users must not link Docker",
 		"k8s.io/client-go":                         "xcaddy users must not link Kubernetes",
+		"github.com/summerwind/h2spec":             "xcaddy users must not link a test suite",
 		"github.com/cubeplexai/cubepod/sessionapi": "the edge sees records, not runtimes",
 	})
 }
