@@ -3,8 +3,8 @@
 #
 #   images/build.sh [IMAGE…]         all of them by default
 #
-# TAG names them (cubepod/desktop:$TAG, "dev" by default), BASE is the base of
-# the guest images. A base that cannot be pulled is made from Debian's packages.
+# TAG names them (cubepod/desktop:$TAG, "dev" by default), BASE is their
+# base. A base that cannot be pulled is made from Debian's packages.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,23 +17,38 @@ contents() { # image folder
 	case $1 in
 	base) cp images/guest.sh "$2" ;;
 	desktop) cp -r images/guest.sh bin/desktop "$2" ;;
+	podd) cp bin/guest/podd bin/guest/podd-init "$2" ;;
+	edge) cp bin/cubepod-edge "$2" ;;
+	sessionapi) cp -r bin/cubepod-sessionapi bin/guest "$2" ;;
 	*) echo "$0: no image $1" >&2; return 2 ;;
 	esac
 }
 
 build() { # image
-	context=$(mktemp -d)
+	name=cubepod/$1:$tag
+	before=$(docker image inspect -f '{{.Id}}' "$name" 2>/dev/null || :)
+	rm -rf "$context"
+	mkdir "$context"
 	cp -r "images/$1/." "$context"
 	contents "$1" "$context"
-	# The builder of old: it needs no plug-in. The host's network: it needs no bridge. Files of the context keep the
-	# mode they have here, so that mktemp's must not be the image's.
+	# Files of the context keep the mode they have here.
 	chmod -R u=rwX,go=rX "$context"
-	DOCKER_BUILDKIT=0 docker build -q --network host --build-arg BASE="$base" -t "cubepod/$1:$tag" "$context" >/dev/null || { rm -rf "$context"; return 1; }
-	rm -rf "$context"
-	docker image ls --format '{{.Repository}}:{{.Tag}} {{.Size}}' "cubepod/$1:$tag"
+	# The builder of old: it needs no plug-in. The host's network: it needs no bridge.
+	DOCKER_BUILDKIT=0 docker build -q --force-rm --network host --build-arg BASE="$base" -t "$name" "$context" >/dev/null
+	# An image that has lost its name to this one is of no use any more; one that
+	# a container is made of stays.
+	if [ "$(docker image inspect -f '{{len .RepoTags}}' "$before" 2>/dev/null)" = 0 ]; then
+		docker image rm "$before" >/dev/null 2>&1 || :
+	fi
+	docker image ls --format '{{.Repository}}:{{.Tag}} {{.Size}}' "$name"
 }
 
-[ $# -gt 0 ] || set -- base desktop
+work=$(mktemp -d)
+context=$work/context
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+
+[ $# -gt 0 ] || set -- base desktop podd edge sessionapi
 
 if ! docker image inspect "$base" >/dev/null 2>&1 && ! docker pull -q "$base" >/dev/null 2>&1; then
 	echo "$base cannot be pulled: making it from Debian's packages"

@@ -1,13 +1,17 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that CubePod needs on this machine.
-# usage: packages.sh run|test|docker
+# usage: packages.sh run|test
 # It says what it will do before it does it, and does nothing when all is there.
 set -eu
 
 run='redis-server bubblewrap passt xvfb openbox x11vnc x11-xserver-utils novnc libjs-xterm node-xterm fonts-dejavu-core ca-certificates'
 case ${1:-} in
 run) want=$run ;;
-test) want="$run gcc libc6-dev x11-utils iproute2" ;;
+test)
+	want="$run gcc libc6-dev x11-utils iproute2"
+	# For the tests with other people's clients. A Node from elsewhere has its own npm.
+	command -v npm >/dev/null || want="$want nodejs npm"
+	;;
 *) echo "usage: $0 run|test" >&2; exit 2 ;;
 esac
 
