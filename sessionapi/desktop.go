@@ -107,8 +107,8 @@ func (s *Service) StartDesktop(ctx context.Context, rec *session.Record, req Des
 }
 
 // startDesktop runs the ctl's start, once for all calls that want the same at
-// the same time. It tries once more if the sandbox was just being paused or
-// turns out to have ended by itself.
+// the same time. It tries once more if the sandbox was just being paused, or
+// turns out to have ended by itself or to be somewhere else.
 func (s *Service) startDesktop(ctx context.Context, rec *session.Record, args ...string) error {
 	key := fmt.Sprintf("desktop %s %d %q", rec.ID, rec.Incarnation, args)
 	return s.share(ctx, key, func(ctx context.Context) error {
@@ -116,17 +116,14 @@ func (s *Service) startDesktop(ctx context.Context, rec *session.Record, args ..
 		if err == nil {
 			return nil
 		}
-		switch apierror.From(err).Code {
-		case "stopping":
-		case "podd_unreachable":
-			if s.reallyRuns(ctx, rec) {
-				return err
-			}
-		default:
+		if code := apierror.From(err).Code; code != "stopping" && code != "podd_unreachable" {
 			return err
 		}
-		again, err := s.resume(ctx, rec.ID, resumption{})
-		if err != nil {
+		again, rerr := s.resume(ctx, rec.ID, resumption{})
+		if rerr != nil {
+			return rerr
+		}
+		if again.Incarnation == rec.Incarnation && again.Endpoint == rec.Endpoint {
 			return err
 		}
 		_, err = s.ctl(ctx, again, "start", args...)
@@ -198,6 +195,7 @@ func (s *Service) ctl(ctx context.Context, rec *session.Record, verb string, arg
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return nil, apierror.Wrap(err, apierror.Timeout, "desktop_start_timeout", "the desktop did not answer within %v", s.opts.DesktopTimeout)
 		}
+		s.unreached(ctx, rec, err)
 		return nil, err
 	}
 	return s.judge(rec, verb, out)
@@ -220,7 +218,11 @@ func (s *Service) judge(rec *session.Record, verb string, out poddapi.RunRespons
 	parsed := json.Unmarshal([]byte(line), &answer) == nil && answer.Status != ""
 	switch {
 	case out.TimedOut:
-		return nil, apierror.New(apierror.Timeout, "desktop_start_timeout", "the desktop's %s did not end within %v", verb, s.opts.DesktopTimeout)
+		detail := fmt.Sprintf("the desktop's %s did not end within %v", verb, s.opts.DesktopTimeout)
+		if said := lastLine(stderr); said != "" {
+			detail += "; it last said: " + said
+		}
+		return nil, apierror.New(apierror.Timeout, "desktop_start_timeout", "%s", detail)
 	case exit == ctlMissing && stdout == "":
 		return nil, apierror.New(apierror.Unsupported, "desktop_not_installed", "the sandbox's image does not include the desktop stack")
 	case exit == 0 && parsed:
@@ -235,6 +237,12 @@ func (s *Service) judge(rec *session.Record, verb string, out poddapi.RunRespons
 		return nil, apierror.New(apierror.BadGateway, "desktop_failed", "%s: %s", answer.Error, answer.Message)
 	}
 	return nil, apierror.New(apierror.BadGateway, "desktop_failed", "the desktop supervisor ended with exit code %d and without an answer", exit)
+}
+
+// lastLine is the end of what a supervisor wrote, fit for a message.
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.ToValidUTF8(tail(s[strings.LastIndexByte(s, '\n')+1:], 200), "")
 }
 
 func tail(s string, n int) string {

@@ -49,6 +49,7 @@ type fakeBox struct {
 	deployment  string
 	podd        *fakePodd // nil while it does not run
 	removed     bool      // only the files are left
+	going       bool      // podd is gone, and the rest is not yet
 }
 
 func newFakeRuntime(t *testing.T) *fakeRuntime {
@@ -101,7 +102,7 @@ func (rt *fakeRuntime) Start(ctx context.Context, spec sessionapi.Spec) (session
 	}
 	box.end()
 	rt.starts.Add(1)
-	box.incarnation, box.deployment, box.removed = spec.Incarnation, spec.Deployment, false
+	box.incarnation, box.deployment, box.removed, box.going = spec.Incarnation, spec.Deployment, false, false
 	ep := session.LocalEndpoint(spec.ID, spec.Incarnation)
 	rel, _ := ep.Socket()
 	var err error
@@ -123,7 +124,7 @@ func (rt *fakeRuntime) Inspect(_ context.Context, id session.ID) (sessionapi.Sta
 	if box.removed {
 		return sessionapi.Status{Removed: true}, nil
 	}
-	st := sessionapi.Status{Running: box.podd != nil, Incarnation: box.incarnation}
+	st := sessionapi.Status{Running: box.podd != nil || box.going, Incarnation: box.incarnation}
 	if st.Running {
 		st.Handle = rt.handle(id, box)
 	}
@@ -202,6 +203,14 @@ func (rt *fakeRuntime) kill(id session.ID) {
 	rt.boxes[id].end()
 }
 
+// linger makes the runtime say that a sandbox runs, whose podd is gone.
+func (rt *fakeRuntime) linger(id session.ID, going bool) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.boxes[id].end()
+	rt.boxes[id].going = going
+}
+
 // lose makes the runtime forget a sandbox.
 func (rt *fakeRuntime) lose(id session.ID) {
 	rt.kill(id)
@@ -275,6 +284,8 @@ type fakePodd struct {
 	token  string
 	// left gets a value when the client of a followed log goes away.
 	left chan struct{}
+	// stopped makes it take calls and answer none, as a process that got SIGSTOP.
+	stopped atomic.Bool
 
 	mu     sync.Mutex // guards the fields below
 	envs   map[string]string
@@ -309,6 +320,11 @@ func startFakePodd(rt *fakeRuntime, socket, token string) (*fakePodd, error) {
 
 func (p *fakePodd) auth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.stopped.Load() {
+			_, _ = io.Copy(io.Discard, r.Body) // or the server does not see its client leave
+			<-r.Context().Done()
+			return
+		}
 		if r.Header.Get("Authorization") != "Bearer "+p.token {
 			apierror.Write(w, apierror.New(apierror.Unauthorized, "", "wrong token"))
 			return

@@ -67,9 +67,7 @@ func (a *api) podd(w http.ResponseWriter, r *http.Request, rec *session.Record) 
 		ErrorLog:       a.proxyLog,
 	}
 	proxy.ServeHTTP(w, r)
-	if failure != nil && apierror.KindOf(failure) == apierror.BadGateway {
-		a.reallyRuns(r.Context(), rec) // or the record goes on saying so
-	}
+	a.unreached(r.Context(), rec, failure)
 	return failure
 }
 

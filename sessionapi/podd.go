@@ -2,7 +2,9 @@ package sessionapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -20,12 +22,13 @@ import (
 type podds struct {
 	sockets string
 	http    *http.Transport
+	pulses  pulses
 }
 
 type endpointKey struct{}
 
-func newPodds(sockets string) *podds {
-	p := &podds{sockets: sockets}
+func newPodds(sockets string, silence time.Duration) *podds {
+	p := &podds{sockets: sockets, pulses: pulses{silence: silence, by: map[string]*pulse{}}}
 	p.http = &http.Transport{
 		Proxy:               nil, // podd is never behind the environment's proxy
 		DialContext:         p.dial,
@@ -53,7 +56,7 @@ func (p *podds) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // via gives the way to the podd of rec.
-func (p *podds) via(rec *session.Record) http.RoundTripper {
+func (p *podds) via(rec *session.Record) *poddVia {
 	return &poddVia{podds: p, endpoint: rec.Endpoint, host: fmt.Sprintf("%s-%d.podd", rec.ID, rec.Incarnation)}
 }
 
@@ -63,11 +66,43 @@ type poddVia struct {
 	host     string // what connections are kept by
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It waits for as long as podd lives.
 func (v *poddVia) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := v.podds.pulses.attend(v, r)
+	if err != nil && r.Context().Err() == nil {
+		err = unanswered(err)
+	}
+	return resp, err
+}
+
+func (v *poddVia) send(r *http.Request) (*http.Response, error) {
 	r = r.Clone(context.WithValue(r.Context(), endpointKey{}, v.endpoint))
 	r.URL.Scheme, r.URL.Host, r.Host = "http", v.host, "podd"
 	return v.podds.http.RoundTrip(r)
+}
+
+// unanswered is the error of a call that nobody but podd can have ended. A dial
+// that took too long is not the caller's time that is over.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return apierror.Wrap(err, apierror.BadGateway, "podd_unreachable", "the sandbox's daemon cannot be reached")
+	}
+	return err
+}
+
+// lives reports whether podd answers before ctx ends, whatever it says.
+func (v *poddVia) lives(ctx context.Context) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/health", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := v.send(req)
+	if err != nil {
+		return false
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is of use again
+	resp.Body.Close()
+	return true
 }
 
 // podd gives a client of the sandbox's podd.

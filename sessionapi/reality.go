@@ -2,6 +2,9 @@ package sessionapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -40,10 +43,52 @@ func (s *Service) reallyRuns(ctx context.Context, rec *session.Record) bool {
 		if err := s.runtime.Stop(ctx, r.ID); err != nil {
 			return runtimeUnavailable(err)
 		}
-		_, err = h.finish(ctx, pausedNow)
+		_, err = h.finish(ctx, func(r *session.Record) {
+			pausedNow(r)
+			r.Reason = reasonEnded
+		})
 		return err
 	})
 	return err != nil || now.State == session.Running && now.Incarnation == rec.Incarnation
+}
+
+const (
+	// goingTime is how long a sandbox whose podd is gone may take to be gone
+	// itself.
+	goingTime = 3 * time.Second
+	goingTick = 50 * time.Millisecond
+)
+
+// unreached looks, after a call to a podd failed, whether the sandbox is there
+// still, and returns once its record says so or podd answers again: when podd
+// is gone the rest of the sandbox may take a moment to follow. Only a failure to
+// reach podd is such a failure.
+func (s *Service) unreached(ctx context.Context, rec *session.Record, failure error) {
+	if failure == nil || apierror.From(failure).Code != "podd_unreachable" || ctx.Err() != nil {
+		return
+	}
+	silent := errors.Is(failure, errSilent) // it is there, and has no more time to be given
+	_ = s.share(ctx, fmt.Sprintf("unreached %s %d %t", rec.ID, rec.Incarnation, silent), func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, goingTime)
+		defer cancel()
+		tick := time.NewTicker(goingTick)
+		defer tick.Stop()
+		for s.reallyRuns(ctx, rec) && !silent && !s.answers(ctx, rec) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// answers reports whether podd is where the record has it.
+func (s *Service) answers(ctx context.Context, rec *session.Record) bool {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	return s.podds.via(rec).lives(ctx)
 }
 
 // dead reports whether what the runtime says of a sandbox is that it does not

@@ -16,6 +16,45 @@ func TestFakeRuntime(t *testing.T) {
 	runtimetest.RunLife(t, func(t *testing.T) sessionapi.Runtime { return newFakeRuntime(t) })
 }
 
+// TestDeadPoddIsNoticed has calls find podd's address dead. Nobody told the API
+// before, and after the call the record says what is the matter.
+func TestDeadPoddIsNoticed(t *testing.T) {
+	w := newWorld(t)
+	w.rt.installCtl(t, goodCtl)
+	a := w.replica(sessionapi.Options{SweepInterval: time.Hour})
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/commands/run", `{"command":"true"}`},
+		{"GET", "/files?path=/f", ""},
+		{"GET", "/desktop/status", ""},
+		{"POST", "/desktop/stop", ""},
+	} {
+		for _, slowly := range []bool{false, true} {
+			id := a.create("")
+			w.rt.linger(id, slowly)
+			if slowly { // the runtime is still taking the rest down
+				time.AfterFunc(300*time.Millisecond, func() { w.rt.linger(id, false) })
+			}
+			a.refused(502, "podd_unreachable", c.method, box(id, c.path), c.body)
+			if rec := a.record(id); rec.State != session.Paused || !strings.Contains(rec.Reason, "ended by themselves") || rec.Endpoint != "" {
+				t.Errorf("%s %s, slowly %v: got %+v", c.method, c.path, slowly, rec)
+			}
+			if got := a.call(c.method, box(id, c.path), c.body); got.status != 409 || !strings.Contains(string(got.body), "ended by themselves") {
+				t.Errorf("%s %s again: got %s", c.method, c.path, got)
+			}
+			a.want(201, "POST", box(id, "/resume"), "{}")
+			if rec := a.record(id); rec.State != session.Running || rec.Reason != "" {
+				t.Errorf("resumed: got %+v", rec)
+			}
+			// A start of the desktop does what is needed by itself.
+			w.rt.linger(id, slowly)
+			if slowly {
+				time.AfterFunc(300*time.Millisecond, func() { w.rt.linger(id, false) })
+			}
+			a.want(200, "POST", box(id, "/desktop/start"), "")
+		}
+	}
+}
+
 func TestRemovedFromOutside(t *testing.T) {
 	w := newWorld(t)
 	a := w.replica(sessionapi.Options{})

@@ -75,8 +75,13 @@ type Options struct {
 	// WakeWait is how long a wake call waits before it says "in progress";
 	// default 20 s.
 	WakeWait time.Duration
-	// DesktopTimeout bounds a start of the desktop; default 60 s.
+	// DesktopTimeout bounds a call of the desktop's supervisor; default 100 s,
+	// which is longer than it gives its own start, so that its own error is
+	// heard.
 	DesktopTimeout time.Duration
+	// PoddSilence is after how long calls give a podd up that gives no sign of
+	// life; default 15 s.
+	PoddSilence time.Duration
 	// SweepInterval is how often the janitor looks; default 1 s.
 	SweepInterval time.Duration
 	// AuditInterval is how often it goes through all sandboxes; default 1 min.
@@ -104,7 +109,8 @@ func (o *Options) withDefaults() Options {
 		&out.WorkTimeout:    2 * time.Minute,
 		&out.WaitTimeout:    90 * time.Second,
 		&out.WakeWait:       20 * time.Second,
-		&out.DesktopTimeout: time.Minute,
+		&out.DesktopTimeout: 100 * time.Second,
+		&out.PoddSilence:    15 * time.Second,
 		&out.SweepInterval:  time.Second,
 		&out.AuditInterval:  time.Minute,
 	} {
@@ -176,7 +182,7 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 	s.SetTemplates(s.opts.Templates)
 	s.clock.own = s.opts.Now
 	s.log, s.metrics = s.opts.Logger, s.opts.Metrics
-	s.podds = newPodds(s.opts.SocketDir)
+	s.podds = newPodds(s.opts.SocketDir, s.opts.PoddSilence)
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.spawn(func() { s.store.Watch(s.ctx, s.changes.notify) })
 	s.spawn(func() { s.clock.follow(s.ctx, s.store) })

@@ -20,9 +20,9 @@ const (
 	// undoTimeout bounds the way back after something failed, when the work's
 	// own context may be over.
 	undoTimeout = 30 * time.Second
-	// prepareTimeout bounds podd's preparation for a stop: closing the desktop
-	// and flushing files.
-	prepareTimeout = 20 * time.Second
+	// prepareTimeout bounds podd's preparation for a stop: closing the desktop,
+	// to which podd gives 20 s, and flushing files.
+	prepareTimeout = 25 * time.Second
 	// minTombstone is how long a deleted sandbox is remembered at least.
 	minTombstone = time.Minute
 )
@@ -249,8 +249,9 @@ func (s *Service) tombstoneLife(rec *session.Record) time.Duration {
 	return max(minTombstone, s.clock.until(rec.TokensUntil)+paneltoken.Leeway)
 }
 
-// Why sandboxes fail.
+// Why sandboxes fail, or are paused although nobody asked for it.
 const (
+	reasonEnded   = "its processes ended by themselves; its files are there and it can be resumed"
 	reasonLost    = "the runtime has lost the sandbox and its files"
 	reasonRemoved = "what ran the sandbox was removed from outside; its files are there and it can be resumed"
 )

@@ -92,9 +92,9 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 }
 
 // Unreachable is the error of a podd that did not answer. An ended context
-// stays what it is.
+// stays what it is, and so does an *[apierror.Error] of the transport's.
 func Unreachable(err error) error {
-	if k := apierror.KindOf(err); k == apierror.ClientGone || k == apierror.Timeout {
+	if apierror.KindOf(err) != apierror.Internal {
 		return err
 	}
 	return apierror.Wrap(err, apierror.BadGateway, "podd_unreachable", "the sandbox's daemon does not answer")

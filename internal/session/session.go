@@ -79,7 +79,7 @@ type Record struct {
 	// Standby is set while the sandbox is nobody's and waits for a create: the
 	// version of the template it was made of.
 	Standby string `json:"standby,omitempty"`
-	// Reason says in words why State is Failed.
+	// Reason says in words why State is Failed, or Paused although nobody asked.
 	Reason string `json:"reason,omitempty"`
 
 	// Gen starts at 1 and is raised by revoking panels only.

@@ -43,13 +43,19 @@ type Runtime struct {
 	hostMu sync.Mutex  // guards the field below
 	host   supervision // what probe found
 
+	watchMu  sync.Mutex                          // guards the field below
+	watchers map[chan session.ID]<-chan struct{} // closed when it watches no more
+
 	// The goroutines that reap supervisors live until life ends.
 	life   context.Context
 	end    context.CancelFunc
 	reaper sync.WaitGroup
 }
 
-var _ sessionapi.Runtime = (*Runtime)(nil)
+var (
+	_ sessionapi.Runtime = (*Runtime)(nil)
+	_ sessionapi.Watcher = (*Runtime)(nil)
+)
 
 // maxSocketPath is the longest path of a Unix socket: sun_path without its
 // closing 0.
@@ -72,7 +78,7 @@ func New(opts Options) (*Runtime, error) {
 	if opts.GuestDir, err = filepath.Abs(opts.GuestDir); err != nil {
 		return nil, fmt.Errorf("local runtime: %w", err)
 	}
-	r := &Runtime{opts: opts, log: cmp.Or(opts.Log, zap.NewNop())}
+	r := &Runtime{opts: opts, log: cmp.Or(opts.Log, zap.NewNop()), watchers: map[chan session.ID]<-chan struct{}{}}
 	r.life, r.end = context.WithCancel(context.Background())
 
 	// Ten digits of incarnations are plenty.

@@ -205,28 +205,11 @@ func (r *Runtime) spawn(id session.ID, argv []string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, r.logTail(id))
 	}
-	if err := r.reap(p.procRef); err != nil {
+	if err := r.reap(id, p.procRef); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
-}
-
-// reap takes the exit status of a supervisor of ours when it ends, so that it
-// does not stay a zombie.
-func (r *Runtime) reap(ref procRef) error {
-	p, err := reopenProcess(ref)
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.reaper.Go(func() {
-		defer p.close()
-		_ = p.wait(r.life) // ends with one of them; waiting reaps
-	})
-	return nil
 }
 
 // awaitReady returns when podd answers under the incarnation's endpoint.

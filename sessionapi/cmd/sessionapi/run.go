@@ -28,7 +28,7 @@ const (
 	// only follow a log never end by themselves.
 	drainTimeout = 5 * time.Second
 	// pauseTimeout bounds pausing all sandboxes at shutdown.
-	pauseTimeout = 20 * time.Second
+	pauseTimeout = 30 * time.Second
 )
 
 // program is the running program. Its fields are filled by open, in their
