@@ -57,7 +57,8 @@ func init() {
 type App struct {
 	// Redis is the URL of the Redis that the session API writes; package
 	// redisurl lists its forms. A Redis that is down does not keep the edge
-	// from starting.
+	// from starting. Sandboxes whose record was read within the last hour are
+	// served on without it, others are a 503; no open stream is cut.
 	Redis string `json:"redis,omitempty"`
 	// PanelKeys is the file of the keys that panel tokens are checked with. It
 	// is read again when it changes, as TunnelKey is. Links and open streams of a

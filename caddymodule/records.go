@@ -18,8 +18,9 @@ const (
 	recordFresh = 10 * time.Second
 	// recordUsable is how long it is used while a refresh is on its way.
 	recordUsable = 30 * time.Second
-	// recordKept is how long one that nobody asks for is remembered: for that
-	// long a Redis that fails can be bridged.
+	// recordKept is how long one is remembered after Redis last gave it: for so
+	// long a Redis that fails is bridged for the sandboxes in use, which were
+	// read within recordUsable before it failed. Afterwards they are unknown.
 	recordKept = time.Hour
 	// lookupTimeout bounds one look-up, retries and dialling included.
 	lookupTimeout = 3 * time.Second
@@ -106,7 +107,7 @@ func (r *records) get(ctx context.Context, id session.ID) (*session.Record, erro
 		return nil, err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case k != nil:
+	case k != nil && time.Since(k.at) <= recordKept:
 		r.metrics.lookup("stale")
 		return k.rec, nil
 	}
