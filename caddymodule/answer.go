@@ -141,13 +141,16 @@ func errorOf(err error) *apierror.Error {
 }
 
 // answerByRoutes runs the operator's handle_errors routes, if there are any.
-// They see the request without its token, and may leave the answer to others.
+// They see the request as it came, but for its token, and may leave the answer
+// to others.
 func answerByRoutes(w http.ResponseWriter, r *http.Request, e *apierror.Error, uri string) error {
 	srv, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if srv == nil || srv.Errors == nil || len(srv.Errors.Routes) == 0 {
 		return nil
 	}
-	r.RequestURI = uri
+	if err := retarget(r, uri); err != nil {
+		return err
+	}
 	r = srv.Errors.WithError(r, caddyhttp.Error(e.Status(), e))
 	answer := &errorRouteWriter{ResponseWriter: w}
 	nothing := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })
