@@ -21,18 +21,12 @@ func TestEngineRestart(t *testing.T) {
 	if testing.Short() {
 		testutil.Skip(t, "starts an engine")
 	}
-	dir, err := os.MkdirTemp("", "dockerd") // a socket's path has 107 bytes at most
-	if err != nil {
-		t.Fatal(err)
+	// An engine sets up the bridges and the firewall of its host.
+	t.Setenv("CUBEPOD_TEST_GUEST_DIR", guestDir(t))
+	if !testutil.InOwnNetwork(t) {
+		return
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	image := filepath.Join(dir, "image.tar")
-	engine(t, "save", "-o", image, runtimetest.Image)
-	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(dir, "docker.sock"))
-	d := &ownEngine{dir: dir}
-	t.Cleanup(d.stop)
-	d.start(t)
-	engine(t, "load", "-i", image)
+	d := newEngine(t)
 
 	rt, err := docker.New(docker.Options{GuestDir: guestDir(t), Network: "cubepodown"})
 	if err != nil {
@@ -74,6 +68,25 @@ type ownEngine struct {
 	dir  string
 	cmd  *exec.Cmd
 	done chan struct{}
+}
+
+// newEngine starts an engine that has the tests' image, and points this program
+// to it. It ends with t. It is for tests in a network of their own.
+func newEngine(t *testing.T) *ownEngine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dockerd") // a socket's path has 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	image := filepath.Join(dir, "image.tar")
+	engine(t, "save", "-o", image, runtimetest.Image)
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(dir, "docker.sock"))
+	d := &ownEngine{dir: dir}
+	t.Cleanup(d.stop)
+	d.start(t)
+	engine(t, "load", "-i", image)
+	return d
 }
 
 func (d *ownEngine) start(t *testing.T) {
