@@ -49,7 +49,7 @@ func TestShippedCaddyfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := adapt(t, string(text))
-	for _, want := range []string{`"127.0.0.1:8444"`, `"127.0.0.1:8101"`, `"127.0.0.1:8443"`, `"127.0.0.1:8100"`, `"handler": "cubepod_panel"`} {
+	for _, want := range []string{`"127.0.0.1:8444"`, `"127.0.0.1:8101"`, `"127.0.0.1:8443"`, `"127.0.0.1:8100"`, `"handler": "cubepod_panel"`, `"status_code": 421`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)
 		}

@@ -293,6 +293,21 @@ func (r *running) testRefusedTokens(t *testing.T) {
 	if code := r.call(t, "POST", "/sandboxes/"+r.SandboxID+"/panels", map[string]any{"port": 7681, "expiresInSeconds": 1}, &panel); code != 201 {
 		t.Fatalf("panels: %d", code)
 	}
+	for _, url := range []string{r.EdgeURL, r.APIURL, panel.URL} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "rebound.example"
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(redact(err.Error()))
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 421 {
+			t.Errorf("%s by a name that is not ours: got %s, want 421", redact(url), resp.Status)
+		}
+	}
 	if code := status(t, panel.URL); code != 200 {
 		t.Errorf("fresh token: got %d, want 200", code)
 	}

@@ -138,6 +138,8 @@ func (s *stack) startEdge(ctx context.Context, f facts) error {
 			"CUBEPOD_API_URL=http://" + s.cfg.API,
 			"CUBEPOD_PANEL_SITE=" + sites(s.cfg.PanelTLS, s.cfg.PanelPort),
 			"CUBEPOD_API_SITE=" + sites(s.cfg.ConsoleTLS, s.cfg.ConsolePort),
+			fmt.Sprintf("CUBEPOD_OTHER_NAMES=https://:%d, https://:%d, http://:%d, http://:%d",
+				s.cfg.ConsoleTLS, s.cfg.PanelTLS, s.cfg.ConsolePort, s.cfg.PanelPort),
 		})
 	if err != nil {
 		return err
