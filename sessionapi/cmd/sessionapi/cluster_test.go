@@ -19,27 +19,51 @@ import (
 	"github.com/cubeplexai/cubepod/internal/redisurl"
 	"github.com/cubeplexai/cubepod/internal/session"
 	"github.com/cubeplexai/cubepod/internal/testutil"
+	"github.com/cubeplexai/cubepod/sessionapi/local"
 	"github.com/cubeplexai/cubepod/sessionapi/runtimetest"
 )
 
 const clusterKey = "cp_cluster"
 
 // cluster is several replicas of the program over one Redis and one Docker
-// engine.
+// engine, or on one data directory.
 type cluster struct {
 	t     *testing.T
 	redis *testutil.Redis
 	rdb   redis.UniversalClient
+	data  string // of all replicas; empty gives each its own
 	flags []string
 }
 
-// newCluster skips t where no sandboxes can be run.
+// newCluster skips t where no containers can be run.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	runtimetest.NeedDocker(t)
 	if testing.Short() {
 		testutil.Skip(t, "starts containers")
 	}
+	return clusterOn(t, "docker", "--network", "cubepodtest")
+}
+
+// newLocalCluster skips t where the local runtime cannot run.
+func newLocalCluster(t *testing.T) *cluster {
+	t.Helper()
+	data, guest := dataDir(t), guestDir(t)
+	rt, err := local.New(local.Options{Data: data, GuestDir: guest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	if err := rt.Check(t.Context()); err != nil {
+		testutil.Skip(t, err.Error())
+	}
+	c := clusterOn(t, "local")
+	c.data = data
+	return c
+}
+
+func clusterOn(t *testing.T, runtime string, flags ...string) *cluster {
+	t.Helper()
 	c := &cluster{t: t, redis: testutil.StartRedis(t)}
 	opts, err := redisurl.Parse(c.redis.URL)
 	if err != nil {
@@ -54,19 +78,23 @@ func newCluster(t *testing.T) *cluster {
 		return path
 	}
 	secret := "k base64:" + strings.Repeat("QUFB", 11) + "\n"
-	c.flags = []string{
-		"--runtime", "docker", "--network", "cubepodtest", "--redis", c.redis.URL, "--guest-dir", guestDir(t),
+	c.flags = append(flags,
+		"--runtime", runtime, "--redis", c.redis.URL, "--guest-dir", guestDir(t),
 		"--api-keys", file("api", fmt.Sprintf("tests sha256:%x\n", sha256.Sum256([]byte(clusterKey)))),
 		"--templates", file("templates", "base: {image: '"+runtimetest.Image+"', memory: 512MiB}\n"),
 		"--master-key", file("master", secret), "--tunnel-key", file("tunnel", secret), "--panel-keys", file("panel", secret),
-	}
+	)
 	return c
 }
 
 // replica starts one more.
 func (c *cluster) replica(flags ...string) *server {
 	c.t.Helper()
-	return start(c.t, dataDir(c.t), append(flags, c.flags...)...)
+	data := c.data
+	if data == "" {
+		data = dataDir(c.t)
+	}
+	return start(c.t, data, append(flags, c.flags...)...)
 }
 
 // guestDir makes a guest directory with the real programs, or gives the one
