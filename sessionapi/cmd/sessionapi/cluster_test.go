@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -136,7 +137,7 @@ func (s *server) try(ctx context.Context, method, path, body string) (reply, err
 	if err != nil {
 		return reply{}, err
 	}
-	req.Header.Set("X-API-Key", clusterKey)
+	req.Header.Set("X-API-Key", cmp.Or(s.key, clusterKey))
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

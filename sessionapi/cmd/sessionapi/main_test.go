@@ -115,6 +115,7 @@ type server struct {
 	cmd  *exec.Cmd
 	data string
 	url  string
+	key  string // of its caller; empty is the cluster's
 	log  *logBuffer
 	done chan struct{}
 }

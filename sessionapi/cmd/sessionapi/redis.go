@@ -7,18 +7,53 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 )
 
 const (
 	redisStart = 60 * time.Second // it reads its append-only file first
 	redisStop  = 10 * time.Second
+	// redisRestarts is how often a server that ended by itself is started anew
+	// within redisWindow.
+	redisRestarts = 5
+	redisWindow   = time.Minute
 	// maxSocketPath is what a Unix socket's address has room for.
 	maxSocketPath = 107
 )
+
+// keepRedis starts the embedded Redis anew when it ends, until ctx does.
+// Meanwhile requests are answered with 503; its append-only file keeps what it
+// knew.
+func (p *program) keepRedis(ctx context.Context) error {
+	var ends []time.Time // within the window
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.redis.done:
+		}
+		now := time.Now()
+		ends = slices.DeleteFunc(append(ends, now), func(t time.Time) bool { return now.Sub(t) > redisWindow })
+		if len(ends) > redisRestarts {
+			return fmt.Errorf("the embedded redis-server ended %d times within %v, see %s", len(ends), redisWindow, p.redis.logPath)
+		}
+		p.log.Error("the embedded redis-server ended, starting it anew", zap.String("log", p.redis.logPath))
+		again, err := startRedis(ctx, filepath.Dir(p.redis.socket))
+		if ctx.Err() != nil && err != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the embedded redis-server ended: %w", err)
+		}
+		p.redis = again
+		p.log.Info("the embedded redis-server is back")
+	}
+}
 
 // embeddedRedis is a redis-server child. One goroutine waits for its end and
 // closes done.

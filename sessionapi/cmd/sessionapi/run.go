@@ -167,8 +167,8 @@ func (p *program) close() {
 	}
 }
 
-// serve answers requests until ctx ends, or a listener or the embedded Redis
-// does, and then shuts down in good order.
+// serve answers requests until ctx ends, or a listener does, or there is no
+// embedded Redis to be had any more, and then shuts down in good order.
 func (p *program) serve(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var tasks sync.WaitGroup
@@ -192,10 +192,8 @@ func (p *program) serve(ctx context.Context) error {
 	}
 	if p.redis != nil {
 		tasks.Go(func() {
-			select {
-			case <-p.redis.done:
-				end(fmt.Errorf("the embedded redis-server ended, see %s", p.redis.logPath))
-			case <-ctx.Done():
+			if err := p.keepRedis(ctx); err != nil {
+				end(err)
 			}
 		})
 	}
@@ -252,7 +250,7 @@ func (p *program) shutDown(api *http.Server) {
 	if err := api.Shutdown(drain); err != nil {
 		api.Close()
 	}
-	if p.redis == nil {
+	if p.cfg.Redis != embedded {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pauseTimeout)
