@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 
 	"github.com/cubeplexai/cubepod/desktopctl/daemon"
 )
@@ -38,26 +39,69 @@ func Dial(socket string) func(context.Context) (net.Conn, error) {
 			conn.Close()
 			return nil, err
 		}
-		return &greeted{Conn: conn, said: []byte(version)}, nil
+		return greet(conn), nil
 	}
 }
 
-// greeted is a connection on which the viewer's first words were said already.
+// greeted is an RFB connection whose server has been told the version already.
+//
+// To the viewer it must look like any other, where the server waits for the
+// viewer's version before it goes on: noVNC 1.3 takes one step for each message
+// it gets, and with two in one it waits for ever.
 type greeted struct {
 	net.Conn
-	said []byte // what the viewer has yet to say itself
+	said   []byte        // what the viewer has yet to say itself
+	banner int           // how much of the server's own version is yet to be read
+	agreed chan struct{} // closed when the viewer has said all of it
+	closed chan struct{} // closed by Close
+	once   sync.Once
 }
 
-// Write leaves out what was said.
+func greet(conn net.Conn) *greeted {
+	return &greeted{
+		Conn: conn, said: []byte(version), banner: len(version),
+		agreed: make(chan struct{}), closed: make(chan struct{}),
+	}
+}
+
+// Read gives the server's version, and nothing beyond it until the viewer has
+// answered. It is for one goroutine.
+func (g *greeted) Read(p []byte) (int, error) {
+	if g.banner > 0 {
+		n, err := g.Conn.Read(p[:min(len(p), g.banner)])
+		g.banner -= n
+		return n, err
+	}
+	select {
+	case <-g.agreed:
+		return g.Conn.Read(p)
+	case <-g.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+// Write sends what the viewer says, without what the server has heard. It is
+// for one goroutine.
 func (g *greeted) Write(p []byte) (int, error) {
+	if len(g.said) == 0 {
+		return g.Conn.Write(p)
+	}
 	again := min(len(p), len(g.said))
 	if !bytes.Equal(p[:again], g.said[:again]) {
 		return 0, errVersion
 	}
-	g.said = g.said[again:]
+	if g.said = g.said[again:]; len(g.said) == 0 {
+		close(g.agreed)
+	}
 	if again == len(p) {
 		return again, nil
 	}
 	n, err := g.Conn.Write(p[again:])
 	return again + n, err
+}
+
+// Close ends the connection, a Read that waits for the viewer included.
+func (g *greeted) Close() error {
+	g.once.Do(func() { close(g.closed) })
+	return g.Conn.Close()
 }

@@ -46,6 +46,59 @@ func TestDialSpeaksFirst(t *testing.T) {
 	})
 }
 
+// A server that was told the version early goes on early; the viewer gets one
+// step at a time all the same.
+func TestDialKeepsStep(t *testing.T) {
+	near, far := connect(t, filepath.Join(t.TempDir(), "vnc.sock"))
+	if _, err := io.WriteString(far, "RFB 003.008\n\x01\x01"); err != nil {
+		t.Fatal(err)
+	}
+	banner := make([]byte, 64)
+	n, err := near.Read(banner)
+	if got := string(banner[:n]); got != "RFB 003.008\n" || err != nil {
+		t.Fatalf("the viewer reads %q, %v, want the server's version alone", got, err)
+	}
+	types := make(chan string, 1)
+	go func() {
+		b := make([]byte, 64)
+		n, _ := near.Read(b)
+		types <- string(b[:n])
+	}()
+	if _, err := io.WriteString(near, "RFB 003.0"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-types:
+		t.Fatalf("the viewer reads %q before it has told its version", got)
+	default:
+	}
+	if _, err := io.WriteString(near, "08\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-types; got != "\x01\x01" {
+		t.Errorf("the viewer reads %q, want what the server went on with", got)
+	}
+}
+
+func TestDialCloseEndsRead(t *testing.T) {
+	near, far := connect(t, filepath.Join(t.TempDir(), "vnc.sock"))
+	if _, err := io.WriteString(far, "RFB 003.008\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(near, make([]byte, 12)); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := near.Read(make([]byte, 1))
+		read <- err
+	}()
+	near.Close()
+	if err := <-read; err == nil {
+		t.Error("reads on a closed connection")
+	}
+}
+
 // connect dials a server that begins to listen only then.
 func connect(t *testing.T, socket string) (near, far net.Conn) {
 	t.Helper()
