@@ -91,7 +91,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, caller Caller) erro
 			_, err = fmt.Fprint(w, ":\n\n")
 		case <-r.Context().Done():
 			return nil
-		case <-a.ctx.Done():
+		case <-a.streams.Done():
 			return nil
 		}
 	}

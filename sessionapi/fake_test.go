@@ -292,6 +292,8 @@ type fakePodd struct {
 	last   http.Header // of the last call
 	runs   []poddapi.RunRequest
 	upload []byte
+
+	following bool // a log was
 }
 
 func startFakePodd(rt *fakeRuntime, socket, token string) (*fakePodd, error) {
@@ -380,6 +382,9 @@ func (p *fakePodd) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	io.WriteString(w, "event: output\ndata: first\n\n")
 	http.NewResponseController(w).Flush()
+	p.mu.Lock()
+	p.following = true
+	p.mu.Unlock()
 	<-r.Context().Done()
 	p.left <- struct{}{}
 }

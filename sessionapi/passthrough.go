@@ -2,6 +2,7 @@ package sessionapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -56,6 +57,9 @@ func (a *api) podd(w http.ResponseWriter, r *http.Request, rec *session.Record) 
 			return err
 		}
 	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(a.streams, func() { cancel(errClosed) })()
 	var failure error
 	proxy := &httputil.ReverseProxy{
 		Transport:      a.podds.via(rec),
@@ -66,8 +70,11 @@ func (a *api) podd(w http.ResponseWriter, r *http.Request, rec *session.Record) 
 		BufferPool:     &a.buffers,
 		ErrorLog:       a.proxyLog,
 	}
-	proxy.ServeHTTP(w, r)
-	a.unreached(r.Context(), rec, failure)
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+	if failure != nil && a.streams.Err() != nil {
+		return errClosed
+	}
+	a.unreached(ctx, rec, failure)
 	return failure
 }
 

@@ -139,6 +139,47 @@ func TestFollowStreams(t *testing.T) {
 	<-podd.left // or the test ends by its own timeout
 }
 
+// TestEndStreams is a server's way down: what follows a sandbox ends, what
+// changes one does not.
+func TestEndStreams(t *testing.T) {
+	w := newWorld(t)
+	a := w.replica(sessionapi.Options{})
+	id := a.create("")
+	release := w.rt.hold()
+	defer release()
+	created, ran, followed := make(chan answer, 1), make(chan answer, 1), make(chan error, 1)
+	call := func(to chan answer, path, body string) {
+		ans, _ := a.try(t.Context(), "POST", path, body)
+		to <- ans
+	}
+	go call(created, "/sandboxes", `{"templateID":"base"}`)
+	go call(ran, box(id, "/commands/run"), `{"command":"exec sleep 60"}`)
+	go func() {
+		_, err := a.try(t.Context(), "GET", box(id, "/commands/proc-1/logs?follow=1"), "")
+		followed <- err
+	}()
+	testutil.Eventually(t, "all are at work", func() bool {
+		podd := w.rt.podd(t, id)
+		podd.mu.Lock()
+		defer podd.mu.Unlock()
+		return w.rt.waiting.Load() == 1 && len(podd.runs) == 1 && podd.following
+	})
+	a.service.EndStreams()
+	if got := <-ran; got.status != 503 || got.code() != "shutting_down" {
+		t.Errorf("a command's call: got %s", got)
+	}
+	if err := <-followed; err == nil {
+		t.Error("half a stream looks whole")
+	}
+	release()
+	if got := <-created; got.status != 201 {
+		t.Errorf("the create: got %s", got)
+	}
+	if got := a.state(id); got != "running" {
+		t.Errorf("the sandbox is %s", got)
+	}
+}
+
 func TestPoddRefusesOurToken(t *testing.T) {
 	w := newWorld(t)
 	a := w.replica(sessionapi.Options{})

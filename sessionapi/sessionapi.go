@@ -147,6 +147,9 @@ type Service struct {
 
 	ctx context.Context // the Service's own lifetime
 	end context.CancelCauseFunc
+	// streams ends before that, see EndStreams.
+	streams    context.Context
+	endStreams context.CancelCauseFunc
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
@@ -184,6 +187,7 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 	s.log, s.metrics = s.opts.Logger, s.opts.Metrics
 	s.podds = newPodds(s.opts.SocketDir, s.opts.PoddSilence)
 	s.ctx, s.end = context.WithCancelCause(context.Background())
+	s.streams, s.endStreams = context.WithCancelCause(s.ctx)
 	s.spawn(func() { s.store.Watch(s.ctx, s.changes.notify) })
 	s.spawn(func() { s.clock.follow(s.ctx, s.store) })
 	s.spawn(s.sweepLoop)
@@ -192,6 +196,11 @@ func New(rt Runtime, st Store, keys Keys, opts *Options) (*Service, error) {
 	}
 	return s, nil
 }
+
+// EndStreams ends the calls that are handed on to sandboxes, and the streams of
+// events: those take as long as somebody likes. What changes where a sandbox
+// stands goes on. A server calls it on its way down.
+func (s *Service) EndStreams() { s.endStreams(errClosed) }
 
 // Close ends what the Service does by itself and waits for it. Work under way
 // is broken off and its lease given back, so that another replica goes on with

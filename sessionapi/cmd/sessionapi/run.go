@@ -24,11 +24,13 @@ import (
 )
 
 const (
-	// drainTimeout is how long requests may still run at shutdown. Those that
-	// only follow a log never end by themselves.
-	drainTimeout = 5 * time.Second
+	// streamTimeout is how long calls into sandboxes may still run at shutdown.
+	// Those that follow a log never end by themselves.
+	streamTimeout = 5 * time.Second
+	// drainTimeout is how long any request may, such as a create.
+	drainTimeout = 15 * time.Second
 	// pauseTimeout bounds pausing all sandboxes at shutdown.
-	pauseTimeout = 30 * time.Second
+	pauseTimeout = 25 * time.Second
 )
 
 // program is the running program. Its fields are filled by open, in their
@@ -247,6 +249,7 @@ func (p *program) shutDown(api *http.Server) {
 	p.log.Info("session API shutting down")
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	defer time.AfterFunc(streamTimeout, p.service.EndStreams).Stop()
 	if err := api.Shutdown(drain); err != nil {
 		api.Close()
 	}
