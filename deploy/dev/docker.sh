@@ -10,17 +10,7 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 
-missing=
-for p in docker.io iptables debootstrap; do
-	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
-done
-if [ -n "$missing" ]; then
-	echo "Installing these packages with apt-get:$missing"
-	if ! apt-get install -y --no-install-recommends $missing; then
-		apt-get update
-		apt-get install -y --no-install-recommends $missing
-	fi
-fi
+"$(dirname "$0")/packages.sh" docker
 
 if docker version >/dev/null 2>&1; then
 	echo "A Docker engine answers."

@@ -1,6 +1,6 @@
 // Command dev runs the whole of CubePod on one machine for development: the
-// session API with its embedded Redis and the local runtime, the edge, and a
-// first sandbox with its desktop. It is what `make run` starts.
+// session API with its embedded Redis and the local or the docker runtime, the
+// edge, and a first sandbox with its desktop. It is what `make run` starts.
 //
 // It ends with SIGINT, SIGTERM, SIGHUP or SIGQUIT and then leaves nothing
 // running: sandboxes are paused, their files stay in the data directory.
@@ -25,6 +25,7 @@ func init() { runtime.LockOSThread() }
 
 // Config is what the flags say.
 type Config struct {
+	Runtime     string
 	Data        string
 	API         string
 	Metrics     string
@@ -33,11 +34,13 @@ type Config struct {
 	ConsoleTLS  int
 	PanelTLS    int
 	Caddyfile   string
+	ImagesDir   string
 	BinDir      string
 }
 
 func defaultConfig() Config {
 	return Config{
+		Runtime:     "local",
 		Data:        ".cubepod",
 		API:         "127.0.0.1:8090",
 		Metrics:     "127.0.0.1:8091",
@@ -46,11 +49,15 @@ func defaultConfig() Config {
 		ConsoleTLS:  8443,
 		PanelTLS:    8444,
 		Caddyfile:   "Caddyfile",
+		ImagesDir:   "images",
 	}
 }
 
 // Validate checks what flag parsing cannot.
 func (c Config) Validate() error {
+	if c.Runtime != "local" && c.Runtime != "docker" {
+		return fmt.Errorf("--runtime: %q is neither local nor docker", c.Runtime)
+	}
 	if c.Data == "" {
 		return errors.New("--data is empty")
 	}
@@ -80,6 +87,7 @@ func main() {
 func parse(args []string) (Config, error) {
 	c := defaultConfig()
 	fs := flag.NewFlagSet("dev", flag.ContinueOnError)
+	fs.StringVar(&c.Runtime, "runtime", c.Runtime, "what sandboxes are: processes of this machine (local), or containers (docker)")
 	fs.StringVar(&c.Data, "data", c.Data, "state: keys, the embedded Redis, sandboxes, logs")
 	fs.StringVar(&c.API, "api", c.API, "where the session API listens")
 	fs.StringVar(&c.Metrics, "metrics", c.Metrics, "where the session API serves its metrics")
@@ -88,6 +96,7 @@ func parse(args []string) (Config, error) {
 	fs.IntVar(&c.ConsoleTLS, "console-tls-port", c.ConsoleTLS, "console and API over HTTPS, on localhost")
 	fs.IntVar(&c.PanelTLS, "panel-tls-port", c.PanelTLS, "panels over HTTPS, on localhost")
 	fs.StringVar(&c.Caddyfile, "caddyfile", c.Caddyfile, "the edge's configuration")
+	fs.StringVar(&c.ImagesDir, "images", c.ImagesDir, "where the images' build.sh is, for the docker runtime")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
@@ -102,7 +111,7 @@ func parse(args []string) (Config, error) {
 		return c, err
 	}
 	c.BinDir = filepath.Dir(exe)
-	for _, p := range []*string{&c.Data, &c.Caddyfile} {
+	for _, p := range []*string{&c.Data, &c.Caddyfile, &c.ImagesDir} {
 		if *p, err = filepath.Abs(*p); err != nil {
 			return c, err
 		}

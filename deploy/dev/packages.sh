@@ -1,26 +1,44 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that CubePod needs on this machine.
-# usage: packages.sh run|test
+# usage: packages.sh SET…
+#
+#   build    what the programs are built from, and the embedded Redis
+#   run      build, and what the local runtime's sandboxes run
+#   test     run, and what the tests need
+#   docker   a Docker engine, unless there is one, and what images are made with
+#
 # It says what it will do before it does it, and does nothing when all is there.
 set -eu
 
-run='redis-server bubblewrap passt xvfb openbox x11vnc x11-xserver-utils novnc libjs-xterm node-xterm fonts-dejavu-core ca-certificates'
-case ${1:-} in
-run) want=$run ;;
-test)
-	want="$run gcc libc6-dev x11-utils iproute2"
-	# For the tests with other people's clients. A Node from elsewhere has its own npm.
-	command -v npm >/dev/null || want="$want nodejs npm"
-	;;
-*) echo "usage: $0 run|test" >&2; exit 2 ;;
-esac
+build='redis-server novnc libjs-xterm node-xterm ca-certificates'
+run="$build bubblewrap passt xvfb openbox x11vnc x11-xserver-utils fonts-dejavu-core"
+want= browser= engine=
+[ $# -gt 0 ] || set -- help
+for set; do
+	case $set in
+	build) want="$want $build" ;;
+	run) want="$want $run" browser=chromium ;;
+	test)
+		want="$want $run gcc libc6-dev x11-utils iproute2" browser=chromium
+		# For the tests with other people's clients. A Node from elsewhere has its own npm.
+		command -v npm >/dev/null || want="$want nodejs npm"
+		;;
+	docker)
+		want="$want iptables debootstrap"
+		# Docker's own packages and the distribution's do not go together.
+		command -v dockerd >/dev/null || want="$want docker.io"
+		engine=yes
+		;;
+	*) echo "usage: $0 build|run|test|docker …" >&2; exit 2 ;;
+	esac
+done
 
 . /etc/os-release
 case "$ID ${ID_LIKE:-}" in
-*ubuntu*) browser= ;; # its chromium package is a snap, which runs in no sandbox
-*debian*) browser=chromium ;;
+*ubuntu*) snap=$browser browser= ;; # its chromium package is a snap, which runs in no sandbox
+*debian*) snap= ;;
 *)
-	echo "This is $PRETTY_NAME. CubePod's set-up knows Debian and Ubuntu; elsewhere install by hand what provides: $want and Chromium." >&2
+	echo "This is $PRETTY_NAME. CubePod's set-up knows Debian and Ubuntu; elsewhere install by hand what provides:$want $browser." >&2
 	exit 0 ;;
 esac
 
@@ -44,9 +62,15 @@ if [ -n "$missing" ]; then
 	fi
 fi
 
+# In newer releases the docker command is a package by itself.
+[ -z "$engine" ] || command -v docker >/dev/null || $sudo apt-get install -y --no-install-recommends docker-cli
+
 # Ubuntu: Playwright's build of Chromium, found by the desktop under /opt/cubepod/browsers.
-if [ -z "$browser" ] && ! ls /opt/cubepod/browsers/chromium-*/chrome-linux*/chrome >/dev/null 2>&1 && ! [ -x /usr/bin/google-chrome ]; then
+if [ -n "$snap" ] && ! ls /opt/cubepod/browsers/chromium-*/chrome-linux*/chrome >/dev/null 2>&1 && ! [ -x /usr/bin/google-chrome ]; then
 	echo "Ubuntu's chromium is a snap and cannot run in a sandbox: installing Playwright's Chromium into /opt/cubepod/browsers"
 	command -v npx >/dev/null || $sudo apt-get install -y --no-install-recommends nodejs npm
-	$sudo env PLAYWRIGHT_BROWSERS_PATH=/opt/cubepod/browsers npx --yes playwright install --with-deps --no-shell chromium
+	# Playwright refuses Ubuntu 24.04's Node 18, so that one only fetches another.
+	$sudo env PLAYWRIGHT_BROWSERS_PATH=/opt/cubepod/browsers npx --yes \
+		--package "node-linux-$(node -p process.arch)@24" --package playwright@1 -- \
+		playwright install --with-deps --no-shell chromium
 fi

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
 )
@@ -47,18 +48,20 @@ func (a *apiClient) call(ctx context.Context, method, path string, in, out any) 
 type sandbox struct {
 	SandboxID string `json:"sandboxID"`
 	State     string `json:"state"`
+	Runtime   string `json:"runtime"`
 }
 
 // firstSandbox has a sandbox with a running desktop and fills f with its URLs.
 // The one that an earlier run left paused is resumed, with its files and
-// logins; otherwise a new one is made.
-func (a *apiClient) firstSandbox(ctx context.Context, f *facts) error {
+// logins, unless it is another runtime's; otherwise a new one is made.
+func (a *apiClient) firstSandbox(ctx context.Context, runtime string, f *facts) error {
 	var known []sandbox
 	if err := a.call(ctx, http.MethodGet, "/v2/sandboxes?state=running,paused&metadata=made-by%3Dmake-run", nil, &known); err != nil {
 		return err
 	}
-	if len(known) > 0 {
-		f.SandboxID = known[0].SandboxID
+	ours := func(s sandbox) bool { return s.Runtime == runtime }
+	if i := slices.IndexFunc(known, ours); i >= 0 {
+		f.SandboxID = known[i].SandboxID
 		err := a.call(ctx, http.MethodPost, "/sandboxes/"+f.SandboxID+"/connect", map[string]any{"timeout": dayInSeconds}, nil)
 		if err != nil {
 			return err

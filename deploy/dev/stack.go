@@ -17,12 +17,15 @@ import (
 	"github.com/cubeplexai/cubepod/internal/apierror"
 )
 
-// Bounds of the waits.
-const (
-	upTimeout = 60 * time.Second // until a program answers
-	apiGrace  = 40 * time.Second // the API pauses every sandbox first
-	edgeGrace = 15 * time.Second
-)
+// upTimeout bounds the wait until a program answers.
+const upTimeout = 60 * time.Second
+
+// graces are how long each program may take to end.
+var graces = map[string]time.Duration{
+	"engine": 30 * time.Second,
+	"api":    40 * time.Second, // it pauses every sandbox first
+	"edge":   15 * time.Second,
+}
 
 // facts is the content of dev.json.
 type facts struct {
@@ -62,6 +65,13 @@ func start(ctx context.Context, c Config, out io.Writer) (_ *stack, err error) {
 		APIURL:     localhost("http", c.ConsolePort),
 		EdgeURL:    localhost("http", c.PanelPort),
 	}
+	note := "The local runtime is for development: its sandboxes share this machine's kernel and /usr."
+	if c.Runtime == "docker" {
+		note = "Sandboxes are containers; docker ps shows those that run."
+		if err := s.prepareDocker(ctx, out); err != nil {
+			return nil, err
+		}
+	}
 	fmt.Fprintln(out, "starting the session API")
 	if err := s.startAPI(ctx, f.EdgeURL); err != nil {
 		return nil, err
@@ -78,7 +88,7 @@ func start(ctx context.Context, c Config, out io.Writer) (_ *stack, err error) {
 
 	api := &apiClient{url: f.APIURL, key: f.APIKey}
 	fmt.Fprintln(out, "starting a sandbox and its desktop")
-	if err := api.firstSandbox(ctx, &f); err != nil {
+	if err := api.firstSandbox(ctx, c.Runtime, &f); err != nil {
 		return nil, err
 	}
 	if err := writeFacts(filepath.Join(c.Data, "dev.json"), f); err != nil {
@@ -91,11 +101,11 @@ func start(ctx context.Context, c Config, out io.Writer) (_ *stack, err error) {
   CDP       %s
   HTTPS     %s (console), %s (panels), with a certificate of Caddy's own CA
 
-The local runtime is for development: its sandboxes share this machine's kernel and /usr.
+%s
 The same facts are in %s; logs are in %s. Ctrl-C stops everything.
 
 ready: open the console link above
-`, f.ConsoleURL, f.APIKey, f.DesktopURL, f.TerminalURL, f.CDPURL, localhost("https", c.ConsoleTLS), localhost("https", c.PanelTLS),
+`, f.ConsoleURL, f.APIKey, f.DesktopURL, f.TerminalURL, f.CDPURL, localhost("https", c.ConsoleTLS), localhost("https", c.PanelTLS), note,
 		filepath.Join(c.Data, "dev.json"), filepath.Join(c.Data, "logs"))
 	return s, nil
 }
@@ -110,22 +120,31 @@ func sites(tls, plain int) string {
 }
 
 func (s *stack) startAPI(ctx context.Context, panels string) error {
-	c, err := s.spawn("api", filepath.Join(s.cfg.BinDir, "cubepod-sessionapi"), []string{
+	args := []string{
 		"--listen", s.cfg.API,
 		"--metrics-listen", s.cfg.Metrics,
 		"--redis", "embedded",
-		"--runtime", "local",
+		"--runtime", s.cfg.Runtime,
 		"--data", s.cfg.Data,
 		"--panel-base-url", panels,
-	}, nil)
+	}
+	if s.cfg.Runtime == "docker" {
+		args = append(args, "--require-firewall")
+	}
+	c, err := s.spawn("api", filepath.Join(s.cfg.BinDir, "cubepod-sessionapi"), args, nil)
 	if err != nil {
 		return err
 	}
-	return s.waitFor(ctx, c, "http://"+s.cfg.API+"/ready")
+	url := "http://" + s.cfg.API + "/ready"
+	return s.waitFor(ctx, c, url, func(ctx context.Context) error { return ask(ctx, url) })
 }
 
 func (s *stack) startEdge(ctx context.Context, f facts) error {
 	data := s.cfg.Data
+	sandboxes := ""
+	if s.cfg.Runtime == "docker" {
+		sandboxes = dockerNetworks
+	}
 	c, err := s.spawn("edge", filepath.Join(s.cfg.BinDir, "cubepod-edge"),
 		[]string{"run", "--config", s.cfg.Caddyfile, "--adapter", "caddyfile"},
 		[]string{
@@ -134,6 +153,7 @@ func (s *stack) startEdge(ctx context.Context, f facts) error {
 			"CUBEPOD_PANEL_KEYS=" + filepath.Join(data, "keys", "panel"),
 			"CUBEPOD_TUNNEL_KEY_FILE=" + filepath.Join(data, "keys", "tunnel"),
 			"CUBEPOD_LOCAL_SOCKETS=" + filepath.Join(data, "sockets"),
+			"CUBEPOD_SANDBOX_NETWORK=" + sandboxes,
 			"CUBEPOD_CADDY_STORAGE=" + filepath.Join(data, "caddy"),
 			"CUBEPOD_API_URL=http://" + s.cfg.API,
 			"CUBEPOD_PANEL_SITE=" + sites(s.cfg.PanelTLS, s.cfg.PanelPort),
@@ -144,7 +164,8 @@ func (s *stack) startEdge(ctx context.Context, f facts) error {
 	if err != nil {
 		return err
 	}
-	return s.waitFor(ctx, c, f.APIURL+"/health")
+	url := f.APIURL + "/health"
+	return s.waitFor(ctx, c, url, func(ctx context.Context) error { return ask(ctx, url) })
 }
 
 // spawn starts a program and watches it.
@@ -168,14 +189,15 @@ func (s *stack) spawn(name, path string, args, env []string) (*child, error) {
 	return c, nil
 }
 
-// waitFor returns once url answers 200, and fails when the program ends.
-func (s *stack) waitFor(ctx context.Context, c *child, url string) error {
+// waitFor returns once ask, which asks what says, has no error, and fails when
+// the program ends.
+func (s *stack) waitFor(ctx context.Context, c *child, what string, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		switch err := ask(ctx, url); {
+		switch err := ask(ctx); {
 		case err == nil:
 			return nil
 		case isFinal(err):
@@ -186,7 +208,7 @@ func (s *stack) waitFor(ctx context.Context, c *child, url string) error {
 		case <-c.done:
 			return c.died()
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer at %s: %w\n%s", c.name, url, ctx.Err(), tail(c.log, 15))
+			return fmt.Errorf("%s does not answer at %s: %w\n%s", c.name, what, ctx.Err(), tail(c.log, 15))
 		}
 	}
 }
@@ -227,11 +249,7 @@ func (s *stack) Close() error {
 	var errs []error
 	for i := len(s.children) - 1; i >= 0; i-- {
 		c := s.children[i]
-		grace := edgeGrace
-		if c.name == "api" {
-			grace = apiGrace
-		}
-		errs = append(errs, c.stop(grace))
+		errs = append(errs, c.stop(graces[c.name]))
 	}
 	os.Remove(filepath.Join(s.cfg.Data, "dev.json")) // its URLs are dead now
 	return errors.Join(errs...)

@@ -54,9 +54,9 @@ func needStack(t *testing.T) {
 
 // startStack starts a stack over data and returns once it says that it is
 // ready. It is ended with t.
-func startStack(t *testing.T, data string) *running {
+func startStack(t *testing.T, data string, more ...string) *running {
 	t.Helper()
-	args := []string{"--data", data, "--caddyfile", filepath.Join(root, "Caddyfile")}
+	args := append(more, "--data", data, "--caddyfile", filepath.Join(root, "Caddyfile"), "--images", filepath.Join(root, "images"))
 	for _, f := range []string{"console-port", "panel-port", "console-tls-port", "panel-tls-port"} {
 		args = append(args, "--"+f, strconv.Itoa(freePort(t)))
 	}

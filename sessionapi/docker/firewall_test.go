@@ -30,7 +30,7 @@ func TestFirewall(t *testing.T) {
 	if !onOwnHost(t) {
 		return
 	}
-	d := newEngine(t)
+	e := runtimetest.StartEngine(t, runtimetest.Image)
 	rt := newRuntime(t, docker.Options{GuestDir: guestDir(t)})
 	g, _ := runtimetest.Start(t, rt, runtimetest.NewSpec())
 
@@ -89,8 +89,8 @@ func TestFirewall(t *testing.T) {
 	apply(t, rules)
 	reached("put back", kept, false)
 
-	d.stop()
-	d.start(t)
+	e.Stop()
+	e.Start(t)
 	testutil.Eventually(t, "podd answers after a restart of the engine", func() bool { return g.Health(t.Context()) == nil })
 	if err := rules.Check(t.Context()); err != nil {
 		t.Errorf("after a restart of the engine: %v", err)
@@ -122,7 +122,7 @@ func TestFirewallOfAnotherTool(t *testing.T) {
 			}
 		}
 	}
-	newEngine(t)
+	runtimetest.StartEngine(t, runtimetest.Image)
 	rt := newRuntime(t, docker.Options{GuestDir: guestDir(t)})
 	g, _ := runtimetest.Start(t, rt, runtimetest.NewSpec())
 	metadata := serveInNamespace(t, "metadata", "169.254.169.254", "169.254.169.253")
@@ -142,7 +142,7 @@ func TestRequiredFirewall(t *testing.T) {
 	if !onOwnHost(t) {
 		return
 	}
-	newEngine(t)
+	runtimetest.StartEngine(t, runtimetest.Image)
 	options := docker.Options{GuestDir: guestDir(t), RequireFirewall: true}
 	rt := newRuntime(t, options)
 	if rt.Check(t.Context()) == nil {

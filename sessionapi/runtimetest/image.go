@@ -48,3 +48,16 @@ func run(t testing.TB, name string, args ...string) {
 		t.Fatalf("%s: %v: %s", name, err, out.Bytes())
 	}
 }
+
+// NeedImages skips t unless a Docker engine answers, and builds those of the
+// product's images that are missing: cubepod/NAME:dev, which takes minutes.
+// root is the repository's.
+func NeedImages(t testing.TB, root string, names ...string) {
+	t.Helper()
+	NeedDocker(t)
+	for _, name := range names {
+		if exec.Command("docker", "image", "inspect", "cubepod/"+name+":dev").Run() != nil {
+			run(t, filepath.Join(root, "images/build.sh"), name)
+		}
+	}
+}
