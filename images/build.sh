@@ -24,22 +24,23 @@ contents() { # image folder
 	esac
 }
 
+# dangling lists the images that have no name.
+dangling() { docker image ls --quiet --no-trunc --filter dangling=true | sort; }
+
 build() { # image
 	name=cubepod/$1:$tag
-	before=$(docker image inspect -f '{{.Id}}' "$name" 2>/dev/null || :)
 	rm -rf "$context"
 	mkdir "$context"
 	cp -r "images/$1/." "$context"
 	contents "$1" "$context"
 	# Files of the context keep the mode they have here.
 	chmod -R u=rwX,go=rX "$context"
+	dangling >"$work/before"
 	# The builder of old: it needs no plug-in. The host's network: it needs no bridge.
 	DOCKER_BUILDKIT=0 docker build -q --force-rm --network host --build-arg BASE="$base" -t "$name" "$context" >/dev/null
-	# An image that has lost its name to this one is of no use any more; one that
-	# a container is made of stays.
-	if [ "$(docker image inspect -f '{{len .RepoTags}}' "$before" 2>/dev/null)" = 0 ]; then
-		docker image rm "$before" >/dev/null 2>&1 || :
-	fi
+	# Nobody wants the image that has lost its name to this one, nor the stages
+	# that this one came from. What a container is made of stays.
+	dangling | comm -13 "$work/before" - | xargs -r docker image rm >/dev/null 2>&1 || :
 	docker image ls --format '{{.Repository}}:{{.Tag}} {{.Size}}' "$name"
 }
 

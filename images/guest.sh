@@ -7,7 +7,7 @@ uid=1000 name=cubeplex
 # Ubuntu's image gives the number to a user of its own.
 other=$(getent passwd $uid | cut -d: -f1)
 case $other in
-'' | $name) ;;
+'' | "$name") ;;
 *) userdel --remove "$other" 2>/dev/null ;;
 esac
 getent group $uid >/dev/null || groupadd --gid $uid $name

@@ -49,7 +49,9 @@ x0vncserver() {
 	(cd /tmp && apt-get download tigervnc-scraping-server)
 	dpkg-deb --fsys-tarfile /tmp/tigervnc-scraping-server_*.deb | tar -x -C / ./usr/bin/X0tigervnc
 	rm /tmp/tigervnc-scraping-server_*.deb
-	! ldd /usr/bin/X0tigervnc | grep 'not found'
+	if ldd /usr/bin/X0tigervnc | grep 'not found'; then
+		return 1
+	fi
 	if X0tigervnc --help 2>&1 | grep -q SendCutText; then
 		mkdir -p /etc/cubepod
 		echo 'CUBEPOD_VNC=x0vncserver' >/etc/cubepod/desktop.conf
@@ -59,9 +61,12 @@ x0vncserver() {
 }
 
 # Playwright's build is a Chrome for Testing, which has its policies elsewhere.
+# Playwright refuses Ubuntu 24.04's Node 18, so that one only fetches another.
 browser_from_playwright() {
 	install nodejs npm
-	PLAYWRIGHT_BROWSERS_PATH=/opt/cubepod/browsers npx --yes playwright install --with-deps --no-shell chromium
+	PLAYWRIGHT_BROWSERS_PATH=/opt/cubepod/browsers npx --yes \
+		--package "node-linux-$(node -p process.arch)@24" --package playwright@1 -- \
+		playwright install --with-deps --no-shell chromium
 	apt-get purge -y nodejs npm
 	apt-get autoremove -y --purge
 	rm -rf /root/.npm
