@@ -2,9 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// replicaWait is how long a write waits for a replica to have it. Where there is
+// none that answers there is none to fail over to, and work goes on.
+const replicaWait = 200 * time.Millisecond
 
 // listUpdate changes lists through r, which may only queue the commands.
 type listUpdate func(ctx context.Context, r redis.Cmdable) error
@@ -13,6 +18,10 @@ type listUpdate func(ctx context.Context, r redis.Cmdable) error
 // after it; after may be nil. One server gets it all in one round trip and goes
 // through it in order. In a cluster the lists are elsewhere, so that the order
 // takes a round trip for each.
+//
+// Where Sentinel may promote a replica, the answer is given when one has it all:
+// else a sandbox that somebody was told of would be an orphan after a fail-over,
+// and a panel token that was revoked would be good again.
 func (s *Store) between(ctx context.Context, before, after listUpdate, script *redis.Script, keys []string, args ...any) (string, error) {
 	if after == nil {
 		after = func(context.Context, redis.Cmdable) error { return nil }
@@ -34,7 +43,10 @@ func (s *Store) between(ctx context.Context, before, after listUpdate, script *r
 				return err
 			}
 			got = script.EvalSha(ctx, p, keys, args...)
-			return after(ctx, p)
+			if err := after(ctx, p); err != nil || !s.replicated {
+				return err
+			}
+			return p.Do(ctx, "WAIT", 1, replicaWait.Milliseconds()).Err()
 		})
 		if err != nil {
 			return "", err

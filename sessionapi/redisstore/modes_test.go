@@ -171,7 +171,7 @@ func useAll(t *testing.T, st *redisstore.Store) *session.Record {
 
 func TestSentinelFailover(t *testing.T) {
 	master := launch(t, nil)
-	launch(t, nil, "replicaof 127.0.0.1 "+master.port)
+	replica := launch(t, nil, "replicaof 127.0.0.1 "+master.port)
 	sentinel := launch(t, []string{"--sentinel"},
 		"sentinel monitor main 127.0.0.1 "+master.port+" 1",
 		"sentinel down-after-milliseconds main 300",
@@ -184,12 +184,23 @@ func TestSentinelFailover(t *testing.T) {
 		return err == nil && len(got) == 1 && st.Ping(t.Context()) == nil
 	})
 	rec := useAll(t, st)
-	raw := redis.NewClient(&redis.Options{Addr: master.address()})
+	raw := redis.NewClient(&redis.Options{Addr: replica.address()})
 	defer raw.Close()
-	testutil.Eventually(t, "the replica has it all", func() bool {
-		n, err := raw.Do(t.Context(), "WAIT", 1, 1000).Int()
+	testutil.Eventually(t, "the replica follows", func() bool {
+		n, err := raw.Exists(t.Context(), session.RecordKey(rec.ID)).Result()
 		return err == nil && n == 1
 	})
+	// From here on what was acknowledged is there.
+	for n := range int64(200) {
+		e := get(t, st, rec.ID)
+		e.Record.Gen = n + 100
+		if err := st.Write(t.Context(), sessionapi.Write{Entry: e, LookAt: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		if rev, err := raw.HGet(t.Context(), session.RecordKey(rec.ID), "rev").Int64(); err != nil || rev != e.Rev+1 {
+			t.Fatalf("write %d was acknowledged, and the replica has revision %d, %v, want %d", n, rev, err, e.Rev+1)
+		}
+	}
 
 	master.kill()
 	refused := 0
@@ -205,6 +216,9 @@ func TestSentinelFailover(t *testing.T) {
 		refused++
 		return false
 	})
+	if gen := get(t, st, rec.ID).Record.Gen; gen != 299 {
+		t.Errorf("the last revocation is lost: got %d", gen)
+	}
 	t.Logf("%d calls were told to come again", refused)
 }
 

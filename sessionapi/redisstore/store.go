@@ -55,6 +55,8 @@ var (
 // Store is a sessionapi.Store in Redis.
 type Store struct {
 	rdb redis.UniversalClient
+	// replicated says that a replica may take over at any time.
+	replicated bool
 }
 
 var _ sessionapi.Store = (*Store)(nil)
@@ -65,7 +67,7 @@ var _ sessionapi.Store = (*Store)(nil)
 func New(opts *redis.UniversalOptions) *Store {
 	opts.ContextTimeoutEnabled = true
 	opts.DialerRetries = 1
-	return &Store{rdb: redis.NewUniversalClient(opts)}
+	return &Store{rdb: redis.NewUniversalClient(opts), replicated: opts.MasterName != ""}
 }
 
 // Close closes the connections.
