@@ -35,7 +35,11 @@ type stream struct {
 
 func (s *stream) send(op byte, payload string) {
 	s.t.Helper()
-	frame := []byte{0x80 | op, 0x80 | byte(len(payload)), 0, 0, 0, 0}
+	frame := []byte{0x80 | op, 0x80 | byte(len(payload))}
+	if len(payload) > 125 {
+		frame = binary.BigEndian.AppendUint64([]byte{0x80 | op, 0xff}, uint64(len(payload)))
+	}
+	frame = append(frame, 0, 0, 0, 0) // a mask that masks nothing
 	if _, err := s.w.Write(append(frame, payload...)); err != nil {
 		s.t.Fatal(err)
 	}
@@ -48,12 +52,18 @@ func (s *stream) receive() (op byte, payload string) {
 		s.t.Fatal(err)
 	}
 	n := int(head[1])
-	if n == 126 {
-		var size [2]byte
-		if _, err := io.ReadFull(s.r, size[:]); err != nil {
+	if n >= 126 {
+		size := make([]byte, 8)
+		if n == 126 {
+			size = size[:2]
+		}
+		if _, err := io.ReadFull(s.r, size); err != nil {
 			s.t.Fatal(err)
 		}
-		n = int(binary.BigEndian.Uint16(size[:]))
+		n = 0
+		for _, b := range size {
+			n = n<<8 | int(b)
+		}
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(s.r, body); err != nil {
@@ -141,6 +151,13 @@ func TestWebSocketOverEachVersion(t *testing.T) {
 			if op, got := s.receive(); op != 10 || got != "ping" {
 				t.Errorf("got %d %q", op, got)
 			}
+			big := string(randomBytes(64 << 20))
+			sent := make(chan struct{})
+			go func() { defer close(sent); s.send(2, big) }() // ends with the message
+			if op, got := s.receive(); op != 2 || got != big {
+				t.Errorf("got %d and %d bytes", op, len(got))
+			}
+			<-sent
 			e.update(func(r *session.Record) { r.Gen++ })
 			if op, got := s.receive(); op != 8 || got != "\x03\xf0revoked" {
 				t.Errorf("got %d %q", op, got)
