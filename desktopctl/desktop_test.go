@@ -330,23 +330,3 @@ func TestErrors(t *testing.T) {
 		t.Errorf("no browser: exit code %d, %s", code, output)
 	}
 }
-
-// TestForeignPorts: what others hold is said, never mistaken for ours.
-func TestForeignPorts(t *testing.T) {
-	if !enter(t) {
-		return
-	}
-	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") })
-	l, err := net.Listen("tcp", "127.0.0.1:9223")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: ok}
-	go srv.Serve(l)
-	t.Cleanup(func() { srv.Close() })
-	if code, r, output := ctl("start"); code != 1 || r.Error != "port_in_use" {
-		t.Errorf("exit code %d, %s", code, output)
-	}
-	srv.Close()
-	start(t)
-}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubeplexai/cubepod/internal/testutil"
 )
 
 // TestSettings are those of an image, and of a caller.
@@ -92,17 +94,60 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A run directory that is not ours is said to be one.
-func TestForeignRunDir(t *testing.T) {
+// A fresh /tmp lacks the directory of the X server's socket.
+func TestSocketDirectory(t *testing.T) {
 	if !enterAsRoot(t) {
 		return
 	}
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(runDir, 0o700), os.Chown(runDir, 1000, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	for name, uid := range map[string]int{"root": 0, "the guest": 1000} {
-		if code, r, output := ctlAs(uid, "start"); code != 1 || r.Error != "run_dir" || !strings.Contains(r.Message, runDir) {
+		if err := os.RemoveAll("/tmp/.X11-unix"); err != nil {
+			t.Fatal(err)
+		}
+		if code, r, output := ctlAs(uid, "start"); code != 0 || r.Status != "running" {
 			t.Errorf("as %s: exit code %d, %s", name, code, output)
+		}
+		ctl("stop")
+	}
+}
+
+// What a browser had written to half is no reason not to start, nor to bother
+// people: the page is all there is to see.
+func TestHalfWrittenProfile(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	s := newSite(t)
+	blue := func() (n int) {
+		screen := screenshot(t)
+		for y := range screen.Bounds().Dy() {
+			for x := range screen.Bounds().Dx() {
+				if r, g, b, _ := screen.At(x, y).RGBA(); r == 0 && g == 0 && b == 0xffff {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	start(t, "--url", s.URL+"/page")
+	var area int
+	testutil.Eventually(t, "the page", func() bool { area = blue(); return area > 0 })
+	for _, name := range []string{"Default/Preferences", "Local State"} {
+		ctl("stop")
+		path := filepath.Join(profile, name)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b[:len(b)/2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		start(t, "--url", s.URL+"/page")
+		testutil.Eventually(t, "the page, after half of "+name, func() bool { return blue() == area })
+		if n := len(pages(t)); n != 1 {
+			t.Errorf("%s: %d tabs", name, n)
 		}
 	}
 }
