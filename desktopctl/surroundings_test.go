@@ -99,7 +99,7 @@ func TestSocketDirectory(t *testing.T) {
 	if !enterAsRoot(t) {
 		return
 	}
-	if err := errors.Join(os.MkdirAll(runDir, 0o700), os.Chown(runDir, 1000, 1000)); err != nil {
+	if err := errors.Join(os.MkdirAll(runDir, 0o755), os.Chown(runDir, 1000, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	for name, uid := range map[string]int{"root": 0, "the guest": 1000} {
