@@ -17,7 +17,9 @@ build:
 	@deploy/build.sh
 
 # Container images with Docker, cubepod/<name>:$(TAG), "dev" without a TAG.
-images: build
+images:
+	@deploy/dev/packages.sh build
+	@$(MAKE) --no-print-directory build
 	@images/build.sh
 
 # The images' own tests; starts a Docker engine where there is none.

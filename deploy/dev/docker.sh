@@ -10,7 +10,7 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 
-"$(dirname "$0")/packages.sh" docker
+"$(dirname "$0")/packages.sh" docker compose
 
 if docker version >/dev/null 2>&1; then
 	echo "A Docker engine answers."

@@ -2,21 +2,25 @@
 # Installs the Debian or Ubuntu packages that CubePod needs on this machine.
 # usage: packages.sh SET…
 #
-#   build    what the programs are built from, and the embedded Redis
-#   run      build, and what the local runtime's sandboxes run
+#   build    what the programs are built from
+#   redis    the embedded Redis
+#   run      those, and what the local runtime's sandboxes run
 #   test     run, and what the tests need
 #   docker   a Docker engine, unless there is one, and what images are made with
+#   compose  Docker Compose, unless there is one
 #
 # It says what it will do before it does it, and does nothing when all is there.
 set -eu
 
-build='redis-server novnc libjs-xterm node-xterm ca-certificates'
-run="$build bubblewrap passt xvfb openbox x11vnc x11-xserver-utils fonts-dejavu-core"
+build='novnc libjs-xterm node-xterm'
+redis='redis-server'
+run="$build $redis ca-certificates bubblewrap passt xvfb openbox x11vnc x11-xserver-utils fonts-dejavu-core"
 want= browser= engine=
 [ $# -gt 0 ] || set -- help
 for set; do
 	case $set in
 	build) want="$want $build" ;;
+	redis) want="$want $redis" ;;
 	run) want="$want $run" browser=chromium ;;
 	test)
 		want="$want $run gcc libc6-dev x11-utils iproute2" browser=chromium
@@ -29,7 +33,8 @@ for set; do
 		command -v dockerd >/dev/null || want="$want docker.io"
 		engine=yes
 		;;
-	*) echo "usage: $0 build|run|test|docker …" >&2; exit 2 ;;
+	compose) docker compose version >/dev/null 2>&1 || want="$want docker-compose" ;;
+	*) echo "usage: $0 build|redis|run|test|docker|compose …" >&2; exit 2 ;;
 	esac
 done
 

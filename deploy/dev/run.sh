@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 case " $* " in
-*-runtime[\ =]docker\ *) deploy/dev/packages.sh build docker ;;
+*-runtime[\ =]docker\ *) deploy/dev/packages.sh build redis docker ;;
 *) deploy/dev/packages.sh run ;;
 esac
 make --no-print-directory build
