@@ -176,7 +176,11 @@ func (s *Service) resume(ctx context.Context, id session.ID, how resumption) (*s
 			}
 		}
 		return false, stateError(rec, "the sandbox cannot be resumed")
-	}, func(ctx context.Context, h *held, _ *session.Record) error {
+	}, func(ctx context.Context, h *held, rec *session.Record) error {
+		// A runtime that does not answer now could not undo it either.
+		if _, err := h.inspect(ctx, rec); err != nil && apierror.KindOf(err) != apierror.NotFound {
+			return runtimeUnavailable(err)
+		}
 		rec, err := h.write(ctx, func(r *session.Record) {
 			r.State = session.Resuming
 			r.Incarnation++
