@@ -24,7 +24,7 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := alone(t, "--volume", script+":/test_ctl.sh:ro", image, "/test_ctl.sh")
+	out, err := alone(t, "--cap-add", "SYS_PTRACE", "--volume", script+":/test_ctl.sh:ro", image, "/test_ctl.sh")
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

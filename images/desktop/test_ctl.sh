@@ -18,6 +18,7 @@ check() { # what command…
 		failed=1
 	fi
 }
+quietly() { "$@" >/dev/null 2>&1; }
 as_guest() { setpriv --reuid=1000 --regid=1000 --clear-groups -- "$@"; }
 field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^\",}]*\\).*/\\1/p"; } # key: the value of a string or number
 pids() { sed -n 's/.*"pids":{\([^}]*\)}.*/\1/p'; }
@@ -47,18 +48,50 @@ check "all runs as the guest" test -z "$(ps -eo uid=,comm= | awk '$1 != 1000 && 
 check "the run directory is the guest's" owned $run 1000
 check "the profile is the guest's" owned $profile 1000
 check "a second start changes no pid" test "$(as_guest $ctl start 2>/dev/null | pids)" = "$(echo "$first" | pids)"
-check "start-browser.sh by root" start-browser.sh >/dev/null 2>&1
-check "start-browser.sh by the guest" as_guest start-browser.sh >/dev/null 2>&1
-check "screenshot" as_guest $ctl screenshot /tmp/screen.png >/dev/null
+check "start-browser.sh by root" quietly start-browser.sh
+check "start-browser.sh by the guest" quietly as_guest start-browser.sh
+check "screenshot" quietly as_guest $ctl screenshot /tmp/screen.png
 for url in 'http://127.0.0.1:8080/?usr=u&pwd=p&embed=1' 'http://127.0.0.1:8080/vnc.html?autoconnect=true&resize=scale' \
 	http://127.0.0.1:7681/ http://127.0.0.1:9222/json/version; do
 	check "$url" curl -fsS -o /dev/null "$url"
 	check "$url for no stranger's page" test "$(curl -s -o /dev/null -w '%{http_code}' -H 'Origin: https://evil.example' "$url")" = 403
 	check "$url for no name that leads here" test "$(curl -s -o /dev/null -w '%{http_code}' -H 'Host: evil.example' "$url")" = 403
 done
+# A caller that brings its own terminal up, as root and for the guest, finds
+# ours; start-stop-daemon needs CAP_SYS_PTRACE for that, as a sandbox has it.
+their_ttyd() {
+	start-stop-daemon --start --oknodo --background --make-pidfile --pidfile /tmp/ttyd.pid --exec /usr/bin/ttyd -- \
+		--port 7681 --writable setpriv --reuid=1000 --regid=1000 --clear-groups -- bash
+}
+before=$(pgrep -x ttyd)
+check "another's start of ttyd is content" quietly their_ttyd
+check "and starts none" test "$(pgrep -x ttyd) $(cat /tmp/ttyd.pid)" = "$before $before"
+check "the VNC server is the image's choice" quietly pgrep -x X0tigervnc
 check "stop" test "$($ctl stop 2>/dev/null | field status)" = stopped
 check "stop once more" test "$($ctl stop 2>/dev/null | field status)" = stopped
 check "nothing is left" test "$(processes)" = 0
+
+# And the other way round: theirs was first, and is root's.
+quietly their_ttyd
+curl -fsS --retry 100 --retry-delay 1 --retry-connrefused -o /dev/null http://127.0.0.1:7681/ 2>/dev/null
+theirs=$(cat /tmp/ttyd.pid)
+for by in root guest; do
+	as=
+	[ $by = root ] || as=as_guest
+	started=$($as $ctl start 2>/tmp/start.log)
+	check "start by $by beside another's ttyd" test "$(echo "$started" | field status) $(echo "$started" | field ttyd)" = "running $theirs" || echo "$started"
+	check "status of it" test "$($as $ctl status | field status)" = running
+	$as $ctl stop >/dev/null 2>&1
+	check "stop by $by leaves it alone" kill -0 "$theirs"
+done
+kill "$theirs"
+rm /tmp/ttyd.pid
+
+# What a caller may set.
+as_guest env CUBEPOD_PROFILE_DIR=/workspace/.profile CUBEPOD_RESOLUTION=1280x900x24 start-browser.sh >/tmp/set.json 2>/dev/null
+check "another size of the screen" test "$(field resolution </tmp/set.json)" = 1280x900x24
+check "a profile elsewhere" test -d /workspace/.profile/Default
+$ctl stop >/dev/null 2>&1
 
 # What a dead stack, here or on another host, leaves behind.
 for owner in elsewhere-32 "$(hostname)-$$"; do
