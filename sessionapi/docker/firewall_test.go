@@ -122,6 +122,9 @@ func TestFirewallOfAnotherTool(t *testing.T) {
 			}
 		}
 	}
+	if out, err := exec.Command("iptables-legacy", "-S").CombinedOutput(); err != nil {
+		testutil.Skip(t, "the kernel has only the newer iptables: "+string(out))
+	}
 	runtimetest.StartEngine(t, runtimetest.Image)
 	rt := newRuntime(t, docker.Options{GuestDir: guestDir(t)})
 	g, _ := runtimetest.Start(t, rt, runtimetest.NewSpec())

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/cubeplexai/cubepod/internal/testutil"
@@ -50,11 +51,23 @@ func run(t testing.TB, name string, args ...string) {
 }
 
 // NeedImages skips t unless a Docker engine answers, and builds those of the
-// product's images that are missing: cubepod/NAME:dev, which takes minutes.
-// root is the repository's.
+// product's images that are missing: cubepod/NAME:dev, which takes minutes. root
+// is the repository's, where make build has been.
 func NeedImages(t testing.TB, root string, names ...string) {
 	t.Helper()
 	NeedDocker(t)
+	// Tests of several packages run at once.
+	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(root, "bin", "images.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range names {
 		if exec.Command("docker", "image", "inspect", "cubepod/"+name+":dev").Run() != nil {
 			run(t, filepath.Join(root, "images/build.sh"), name)
