@@ -4,7 +4,8 @@
 // The page is a client of the session API like any other: it is served from
 // the API's origin, holds the caller's API key in the browser, and knows
 // nothing the API did not tell it. It is plain HTML, CSS and JavaScript modules
-// kept in the binary; there is no build step.
+// kept in the binary. There is no build step: a server joins the modules into
+// one script when it starts.
 package console
 
 import (
@@ -76,20 +77,29 @@ func Handler() http.Handler {
 	})
 }
 
-// load gives the assets by the path they are served at.
+// load gives the assets by the path they are served at: the page, its script,
+// its style and its icon.
 func load() map[string]asset {
-	entries, err := fs.ReadDir(web, "web")
+	dir, err := fs.Sub(web, "web")
 	if err != nil {
 		panic(err) // the folder is part of the binary
 	}
-	assets := make(map[string]asset, len(entries)+2)
-	for _, e := range entries {
-		body, err := fs.ReadFile(web, "web/"+e.Name())
+	script, err := bundle(dir, "app.js")
+	if err != nil {
+		panic(err) // and so are the modules
+	}
+	assets := map[string]asset{}
+	add := func(name string, body []byte) {
+		sum := sha256.Sum256(body)
+		assets[Root+name] = asset{name: name, body: body, etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
+	}
+	add("console.js", script)
+	for _, name := range []string{"index.html", "style.css", "icon.svg"} {
+		body, err := fs.ReadFile(dir, name)
 		if err != nil {
 			panic(err)
 		}
-		sum := sha256.Sum256(body)
-		assets[Root+e.Name()] = asset{name: e.Name(), body: body, etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
+		add(name, body)
 	}
 	page := assets[Root+"index.html"]
 	assets["/"], assets[Root] = page, page

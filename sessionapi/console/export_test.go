@@ -1,0 +1,4 @@
+package console
+
+// Bundle is bundle, for the tests.
+var Bundle = bundle
