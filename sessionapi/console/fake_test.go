@@ -33,6 +33,16 @@ type fakeAPI struct {
 	hold      map[string]chan struct{}   // calls wait here, by "METHOD path"
 	starts    int                        // of the desktop
 	streams   bool                       // there is a stream of changes
+	cut       bool                       // the next piece of output is the last before the connection breaks
+	files     map[string]*file           // by path
+	ports     map[int]bool               // registered
+	listening map[int]bool
+	panelsOut []panelRequest
+	// panelAddress is the next panel's, when set.
+	panelAddress string
+	revoked      int
+	extended     int
+	idle         int
 }
 
 type box struct {
@@ -42,6 +52,7 @@ type box struct {
 	Reason    string            `json:"reason,omitempty"`
 	StartedAt time.Time         `json:"startedAt"`
 	EndAt     time.Time         `json:"endAt"`
+	AutoPause bool              `json:"autoPause"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
 }
 
@@ -55,6 +66,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	f := &fakeAPI{
 		key: key, changed: make(chan struct{}), commands: map[string]*command{},
 		fail: map[string]*apierror.Error{}, hold: map[string]chan struct{}{},
+		files: map[string]*file{"/": {dir: true}, "/workspace": {dir: true}}, ports: map[int]bool{}, listening: map[int]bool{},
 	}
 	page := console.Handler()
 	api := http.NewServeMux()
@@ -70,6 +82,10 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	api.HandleFunc("POST /sandboxes/{id}/commands/run", f.runCommand)
 	api.HandleFunc("GET /sandboxes/{id}/commands/{cmd}/logs", f.logs)
 	api.HandleFunc("POST /sandboxes/{id}/commands/{cmd}/kill", f.kill)
+
+	api.HandleFunc("POST /sandboxes/{id}/timeout", f.timeout)
+	f.serveFiles(api)
+	f.servePorts(api)
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", page)
@@ -97,7 +113,10 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 		api.ServeHTTP(w, r)
 	})
 	f.Server = httptest.NewServer(mux)
-	t.Cleanup(f.Close)
+	t.Cleanup(func() {
+		f.CloseClientConnections() // streams go on as long as the page
+		f.Close()
+	})
 	f.panels = httptest.NewServer(http.HandlerFunc(servePanel))
 	t.Cleanup(f.panels.Close)
 	return f
@@ -208,8 +227,11 @@ func (f *fakeAPI) events(w http.ResponseWriter, r *http.Request) {
 
 func (f *fakeAPI) create(w http.ResponseWriter, r *http.Request) {
 	var req struct {
-		TemplateID string
-		Timeout    int
+		TemplateID  string
+		Timeout     int
+		IdleTimeout int
+		AutoPause   bool
+		Metadata    map[string]string
 	}
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.TemplateID == "" || req.Timeout == 0 {
 		apierror.Write(w, apierror.New(apierror.Invalid, "invalid_body", "want a template and a timeout as JSON"))
@@ -220,7 +242,9 @@ func (f *fakeAPI) create(w http.ResponseWriter, r *http.Request) {
 		b := &box{
 			ID: fmt.Sprintf("new%017d", len(f.sandboxes)), Template: req.TemplateID, State: "running",
 			StartedAt: now, EndAt: now.Add(time.Duration(req.Timeout) * time.Second),
+			AutoPause: req.AutoPause, Metadata: req.Metadata,
 		}
+		f.idle = req.IdleTimeout
 		f.sandboxes = append(f.sandboxes, b)
 		answer(w, http.StatusCreated, b)
 	})
@@ -267,6 +291,23 @@ func (f *fakeAPI) move(state string, status int) http.HandlerFunc {
 			}
 		})
 	}
+}
+
+func (f *fakeAPI) timeout(w http.ResponseWriter, r *http.Request) {
+	var req struct{ Timeout int }
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Timeout == 0 {
+		apierror.Write(w, apierror.New(apierror.Invalid, "invalid_timeout", "timeout is needed"))
+		return
+	}
+	f.change(func() {
+		b := f.find(w, r)
+		if b == nil {
+			return
+		}
+		f.extended = req.Timeout
+		b.EndAt = time.Now().Add(time.Duration(req.Timeout) * time.Second)
+		w.WriteHeader(http.StatusNoContent)
+	})
 }
 
 func (f *fakeAPI) startDesktop(w http.ResponseWriter, r *http.Request) {
@@ -334,12 +375,15 @@ const firstPart = 64 << 10
 
 func (f *fakeAPI) logs(w http.ResponseWriter, r *http.Request) {
 	cursor, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
-	wait, _ := strconv.Atoi(r.URL.Query().Get("wait_ms"))
-	timer := time.NewTimer(time.Duration(wait) * time.Millisecond)
-	defer timer.Stop()
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(event string, data any) {
+		line, _ := json.Marshal(data) // plain values
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, line)
+		_ = http.NewResponseController(w).Flush()
+	}
 	for {
 		f.mu.Lock()
-		c, changed := f.commands[r.PathValue("cmd")], f.changed
+		c, changed, cut := f.commands[r.PathValue("cmd")], f.changed, f.cut
 		if c == nil {
 			f.mu.Unlock()
 			apierror.Write(w, apierror.New(apierror.NotFound, "command_not_found", "there is no such command"))
@@ -347,19 +391,27 @@ func (f *fakeAPI) logs(w http.ResponseWriter, r *http.Request) {
 		}
 		status, output := c.status, c.output[min(cursor, len(c.output)):]
 		f.mu.Unlock()
-		if len(output) == 0 && status.Running && wait > 0 {
+		output = output[:min(firstPart, len(output))]
+		switch {
+		case len(output) > 0:
+			cursor += len(output)
+			send("output", map[string]any{"content": string(output), "cursor": cursor})
+			if cut {
+				f.change(func() { f.cut = false })
+				panic(http.ErrAbortHandler) // as a network that goes away
+			}
+		case !status.Running:
+			send("end", status)
+			return
+		default:
+			fmt.Fprint(w, ": still running\n\n")
+			_ = http.NewResponseController(w).Flush()
 			select {
 			case <-changed:
-				continue
 			case <-r.Context().Done():
 				return
-			case <-timer.C:
 			}
 		}
-		output = output[:min(firstPart, len(output))]
-		status.Cursor = int64(cursor + len(output))
-		answer(w, http.StatusOK, poddapi.Logs{Status: status, Content: string(output)})
-		return
 	}
 }
 

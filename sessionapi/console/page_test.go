@@ -74,7 +74,7 @@ func TestTheListShowsStatesInWordsAndFollows(t *testing.T) {
 	f.add(desktopID, "desktop", "running")
 	b := f.add(baseID, "base", "creating")
 	p.sees(".row", desktopID)
-	for _, want := range []string{"Running", "desktop", "12 min", "48 min"} {
+	for _, want := range []string{"Running", "desktop", "12 minutes ago", "ends in 48 minutes"} {
 		p.sees(fmt.Sprintf(".row:has([href$='%s'])", desktopID), want)
 	}
 	p.sees(fmt.Sprintf(".row:has([href$='%s'])", baseID), "Starting")
@@ -106,10 +106,10 @@ func TestTheListSaysWhenTheAPIIsAway(t *testing.T) {
 	f.add(desktopID, "desktop", "running")
 	p.enter(f, "")
 	f.failCall("GET /v2/sandboxes", apierror.New(apierror.Unavailable, "store_unavailable", "the store does not answer"))
-	p.sees(".banner", "The store does not answer. Trying again.")
+	p.sees(".line", "The store does not answer. Trying again.")
 	p.sees(".row", desktopID)
 	f.failCall("GET /v2/sandboxes", nil)
-	p.until("document.querySelector('.banner').hidden")
+	p.sees(".line", "Connected")
 }
 
 func TestASandboxIsCreated(t *testing.T) {
@@ -159,7 +159,7 @@ func TestACommandsOutputGrowsWhileItRuns(t *testing.T) {
 	f.print("proc-1", "\x1b[31mred\x1b[0m 10%\r\x1b[31mred\x1b[0m 99%\r\n<b>no markup</b>\n")
 	p.sees(".output", "<b>no markup</b>")
 	f.end("proc-1", 3)
-	p.sees(".result .outcome", "Exit 3")
+	p.sees(".result .outcome", "Failed with exit code 3")
 	if got, want := p.eval("document.querySelector('.output pre').textContent"), "first\nred 99%\n<b>no markup</b>\n"; got != want {
 		t.Errorf("output %q, want %q", got, want)
 	}
@@ -184,8 +184,8 @@ func TestACommandIsStopped(t *testing.T) {
 	f.add(baseID, "base", "running")
 	p.enter(f, "#/sandboxes/"+baseID)
 	p.write("#command", "sleep 9999"+kb.Enter)
-	p.click("Stop")
-	p.sees(".result .outcome", "Ended by SIGKILL")
+	p.click("Kill")
+	p.sees(".result .outcome", "Killed")
 }
 
 func TestCommandsOfOtherClientsAreListed(t *testing.T) {

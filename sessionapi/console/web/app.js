@@ -7,19 +7,28 @@ import { closeDialogs } from './dialog.js';
 import { button, el, icon } from './element.js';
 import { currentKey, forgetKey, takeKeyFromAddress } from './key.js';
 import { listView } from './list.js';
+import { forgetCommands } from './memory.js';
 import { complain, mountNotices, settle } from './notice.js';
 import { sandboxView } from './sandbox.js';
 import { signinView } from './signin.js';
+import { StatusLine } from './statusline.js';
+import { Transfers } from './transfers.js';
 
 const main = document.getElementById('main');
 const signout = button('signout', 'Forget key', () => ask(''), { class: 'quiet' });
+const line = new StatusLine();
 
 /** What views are given. */
 const app = {
+  signedIn: false,
   api: null,
   catalog: null,
   /** Sandboxes whose desktop was opened: it is shown again when one comes back to them. */
   opened: new Set(),
+  /** The links that were made here, by sandbox. */
+  links: new Map(),
+  /** Files on their way. */
+  transfers: new Transfers(),
 
   /** Goes to a sandbox. */
   open(id) {
@@ -30,6 +39,7 @@ const app = {
   /** Goes from a sandbox that is no more to the list; there is no way back. */
   leave(id) {
     app.opened.delete(id);
+    app.links.delete(id);
     app.catalog?.drop(id);
     if (idInAddress() !== id) return false;
     history.replaceState(null, '', '#/');
@@ -64,7 +74,7 @@ function show(next) {
 }
 
 function route() {
-  if (!app.api) return;
+  if (!app.signedIn) return;
   settle();
   const id = idInAddress();
   show(id ? sandboxView(app, id) : listView(app));
@@ -76,20 +86,27 @@ function enter() {
   if (!key) return ask('');
   signout.hidden = false;
   const api = app.api = new Api(key, () => {
-    if (app.api === api) ask('The API did not accept this key. Enter another one.');
+    if (app.signedIn && app.api === api) ask('The API did not accept this key. Enter another one.');
   });
+  app.signedIn = true;
   app.catalog = new Catalog(api);
   app.catalog.addEventListener('change', () => view?.update());
+  line.watch(api, app.catalog);
   route();
   app.catalog.start();
 }
 
-/** Forgets the key and asks for another. */
+/** Forgets the key and asks for another. What still waits for an answer gets none. */
 function ask(why) {
+  app.signedIn = false;
   app.catalog?.stop();
-  app.api = app.catalog = null;
+  app.api?.forget();
   app.opened.clear();
+  app.links.clear();
+  app.transfers.clear();
+  line.leave();
   forgetKey();
+  forgetCommands();
   settle();
   signout.hidden = true;
   show(signinView(enter, why));
@@ -103,8 +120,9 @@ function start() {
 }
 
 document.getElementById('bar').append(
-  el('a', { class: 'brand', href: '#/' }, icon('cube'), 'CubePod'), el('span', { class: 'space' }), signout);
+  el('a', { class: 'brand', href: '#/' }, icon('cube'), 'CubePod'), line.node, el('span', { class: 'space' }), signout);
 mountNotices(document.getElementById('notices'));
+document.getElementById('transfers').append(app.transfers.node);
 window.addEventListener('hashchange', start);
 setInterval(() => { if (!document.hidden) view?.tick?.(); }, 1000);
 start();

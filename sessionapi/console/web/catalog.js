@@ -2,6 +2,7 @@
 // the page is looked at.
 
 import { isMoving, made } from './state.js';
+import { backOff } from './wait.js';
 
 const PERIOD = 3000;
 const PERIOD_MOVING = 1000;
@@ -23,6 +24,12 @@ export class Catalog extends EventTarget {
   /** There are more sandboxes than were read. */
   cut = false;
 
+  /** Changes are told as they happen. */
+  get live() { return this.#following; }
+
+  /** When a sandbox came into its state, in milliseconds; null when it was so before anyone looked. */
+  since(id) { return this.#since.get(id) ?? null; }
+
   #api;
   #timer = 0;
   #abort = null;
@@ -30,6 +37,7 @@ export class Catalog extends EventTarget {
   #running = false;
   #stream = null;
   #following = false;
+  #since = new Map();
   #onvisibility = () => (document.hidden ? this.#rest() : this.refresh());
 
   constructor(api) {
@@ -97,16 +105,27 @@ export class Catalog extends EventTarget {
 
   /** Follows as long as it runs and the API lets it. */
   async #follow() {
-    const stream = this.#stream = new AbortController();
-    while (!stream.signal.aborted) {
+    const { signal } = this.#stream = new AbortController();
+    for (let failures = 0; !signal.aborted; failures++) {
+      let failure = null;
       try {
-        await this.#api.follow((event, data) => this.#told(event, data), stream.signal);
+        for await (const [event, data] of await this.#api.follow(signal)) {
+          failures = 0;
+          this.#told(event, data);
+        }
       } catch (err) {
         if (err.status === 404 || err.status === 401) return; // an older API; a key that is gone
+        failure = err;
       }
-      this.#following = false;
-      if (!stream.signal.aborted) await new Promise((done) => setTimeout(done, PERIOD));
+      if (this.#following) this.#lost();
+      await backOff(failures, failure, signal);
     }
+  }
+
+  // The list is read often until the stream is back, which is when what was missed is read.
+  #lost() {
+    this.#following = false;
+    if (this.#running && !document.hidden) this.refresh();
   }
 
   #told(event, data) {
@@ -135,6 +154,10 @@ export class Catalog extends EventTarget {
   }
 
   #show(items) {
+    for (const item of items) {
+      const known = this.find(item.sandboxID);
+      if (known && known.state !== item.state) this.#since.set(item.sandboxID, this.#api.now());
+    }
     const since = (item) => Date.parse(made(item) ?? '') || 0;
     this.items = items.sort((a, b) => since(b) - since(a) || a.sandboxID.localeCompare(b.sandboxID));
     this.dispatchEvent(new Event('change'));

@@ -1,6 +1,7 @@
 // Running commands in a sandbox.
 
 import { button, copyButton, el, icon, setText } from './element.js';
+import { recall, remember } from './memory.js';
 import { Run } from './run.js';
 
 /** One command in the history. */
@@ -48,7 +49,7 @@ export class Commands {
   #words = el('span', { class: 'outcome', role: 'status' });
   #took = el('span', { class: 'dim small number' });
   #trouble = el('p', { class: 'banner', hidden: true });
-  #stop = button('stop', 'Stop', () => this.#kill());
+  #stop = button('stop', 'Kill', () => this.#kill(), { title: 'End the command and everything it started' });
   #place = el('div', { class: 'place' });
   #body = el('div', { class: 'runs' }, this.#history, this.#result);
   #empty = el('div', { class: 'stage' });
@@ -78,11 +79,11 @@ export class Commands {
     if (this.#asked || this.#state !== 'running') return;
     this.#asked = true;
     try {
-      const { commands } = await this.#app.api.commands(this.#id);
+      const commands = await this.#app.api.commands(this.#id);
       for (const status of commands) {
         const known = this.#entries.find((entry) => entry.run.id === status.id);
         if (known) known.run.learn(status);
-        else this.#add(new Run(this.#app.api, this.#id, status));
+        else this.#add(new Run(this.#app.api, this.#id, status, recall(this.#id, status.id)));
       }
       this.#sort();
       if (!this.#chosen && this.#entries.length) this.#choose(this.#entries[0]);
@@ -124,6 +125,7 @@ export class Commands {
       this.#field.value = '';
       this.#grow();
       this.#recall = -1;
+      remember(this.#id, rest.id, command);
       const entry = this.#add(new Run(this.#app.api, this.#id, rest, command));
       this.#choose(entry);
     } catch (err) {

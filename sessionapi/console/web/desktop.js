@@ -7,12 +7,17 @@ import { split } from './split.js';
 // A timer cannot be set for longer than this.
 const LONGEST = 2 ** 31 - 1;
 
+const NAMES = [['Browser', 'browser'], ['Terminal', 'terminal']];
+
 /** The desktop panel of the sandbox with this id. */
 export class Desktop {
   #app;
   #id;
   #state = '';
   #panes = null;
+  #split = null;
+  #urls = [];
+  #open = [true, true];
   #bar = null;
   #abort = null;
   #expiry = 0;
@@ -68,16 +73,42 @@ export class Desktop {
   }
 
   #show(desktop) {
+    this.#urls = [desktop.desktopUrl, desktop.terminalUrl];
     if (!this.#panes) {
       const again = () => this.start();
-      this.#panes = [new Pane('Browser', 'browser', again), new Pane('Terminal', 'terminal', again)];
-      this.node.replaceChildren(split(this.#panes[0].node, this.#panes[1].node, 'Width of the browser'));
+      this.#panes = NAMES.map(([name, shape], n) => new Pane(name, shape, again, () => this.#toggle(n, false)));
+      this.#split = split(this.#panes[0].node, this.#panes[1].node, 'Width of the browser');
+      this.node.replaceChildren(this.#split);
+      this.#arrange();
     }
-    this.#panes[0].show(desktop.desktopUrl);
-    this.#panes[1].show(desktop.terminalUrl);
+    this.#panes.forEach((pane, n) => { if (this.#open[n]) pane.show(this.#urls[n]); });
     clearTimeout(this.#expiry);
     const left = Date.parse(desktop.expiresAt) - this.#app.api.now();
     if (left > 0) this.#expiry = setTimeout(this.#renew, Math.min(left, LONGEST));
+  }
+
+  /** Opens or closes one of the two; what is closed is not kept running behind the other. */
+  #toggle(n, on) {
+    this.#open[n] = on;
+    if (on) this.#panes[n].show(this.#urls[n]);
+    else this.#panes[n].clear();
+    this.#arrange();
+    this.#panes[on ? n : 1 - n].focus();
+  }
+
+  #arrange() {
+    const both = this.#open.every(Boolean);
+    this.#panes.forEach((pane, n) => {
+      this.#split.show(n, this.#open[n]);
+      pane.closable = both;
+      const [other, shape] = NAMES[1 - n];
+      pane.offer(both ? null : button(shape, `Show ${other.toLowerCase()}`, () => this.#toggle(1 - n, true)));
+    });
+  }
+
+  /** The panels' addresses became void: gets new ones for what is shown. */
+  renew() {
+    if (this.#panes && this.#state === 'running') this.start();
   }
 
   // The panels' streams end with their tokens. Nobody looking, nothing is done:

@@ -6,13 +6,13 @@ import { button, el, progress } from './element.js';
 /**
  * Opens a dialog around a form and gives a promise of whether it was carried
  * out. submit() does the work; while it runs the form shows `working`, and what
- * it throws is shown above the buttons.
+ * it throws is shown above the buttons. cancel names the other way out.
  */
-export function openDialog({ title, body, verb, working, danger = false, submit }) {
+export function openDialog({ title, body, verb, working, danger = false, cancel: other = 'Cancel', submit = () => {} }) {
   const problem = el('p', { class: 'problem', role: 'alert' });
   const place = el('div', { class: 'working' });
   const confirm = button('', verb, null, { type: 'submit', class: danger ? 'danger' : 'primary' });
-  const cancel = button('', 'Cancel', () => dialog.close());
+  const cancel = button('', other, () => dialog.close());
   const heading = el('h2', { id: 'dialog-title', text: title });
   const fields = el('fieldset', {}, body);
   const form = el('form', { method: 'dialog', novalidate: true }, heading, fields, place, problem,
@@ -28,7 +28,7 @@ export function openDialog({ title, body, verb, working, danger = false, submit 
     const answers = new FormData(form); // before its fields are disabled: those are left out
     problem.textContent = '';
     fields.disabled = confirm.disabled = true;
-    const bar = progress(working);
+    const bar = progress(working ?? verb);
     const timer = setInterval(bar.tick, 1000);
     place.replaceChildren(bar);
     try {

@@ -1,48 +1,61 @@
 // The list of sandboxes.
 
-import { age, duration, moment, secondsLeft } from './clock.js';
-import { button, copyButton, el, icon, setText } from './element.js';
+import { allowed, extend, pause, remove, resume } from './actions.js';
+import { ago, moment } from './clock.js';
 import { createSandbox } from './create.js';
+import { button, copyButton, el, icon, setText } from './element.js';
+import { printable } from './names.js';
 import { badge, made } from './state.js';
 
 /** One sandbox in the list. It is kept while the list changes around it, so the focus stays. */
 class Row {
-  #badge = badge('');
+  #badge = badge();
   #id = el('a', { class: 'mono id' });
   #note = el('span', { class: 'note' });
   #template = el('span');
-  #age = el('span', { class: 'number' });
-  #left = el('span', { class: 'number' });
+  #age = el('span');
+  #item = null;
+  #tools;
 
-  constructor() {
+  constructor(app) {
+    const tool = (name, shape, words, act, props) => [name, button(shape, '', act, { class: 'quiet', label: words, ...props })];
+    this.#tools = [
+      tool('pause', 'pause', 'Pause', () => pause(app, this.#item.sandboxID)),
+      tool('resume', 'play', 'Resume', () => resume(app, this.#item.sandboxID)),
+      tool('extend', 'clock', 'Time left', () => extend(app, this.#item)),
+      tool('delete', 'trash', 'Delete', () => remove(app, this.#item.sandboxID), { class: 'quiet danger' }),
+    ];
     this.node = el('li', { class: 'row' },
       el('span', { class: 'cell name' }, this.#id, this.#note),
       el('span', { class: 'cell state' }, this.#badge),
-      el('span', { class: 'cell template', 'data-label': 'Template' }, this.#template),
-      el('span', { class: 'cell age', 'data-label': 'Age' }, this.#age),
-      el('span', { class: 'cell left', 'data-label': 'Time left' }, this.#left));
+      el('span', { class: 'cell template' }, this.#template),
+      el('span', { class: 'cell age' }, this.#age),
+      el('span', { class: 'cell tools' }, this.#tools.map(([, node]) => node)));
   }
 
-  show(item, now) {
+  show(item, since, now) {
+    this.#item = item;
     this.#id.href = `#/sandboxes/${encodeURIComponent(item.sandboxID)}`;
     setText(this.#id, item.sandboxID);
-    setText(this.#note, (item.state === 'failed' && item.reason) || labels(item.metadata));
-    this.#badge.show(item.state);
-    setText(this.#template, item.alias || item.templateID);
-    setText(this.#age, age(made(item), now) || '–');
+    setText(this.#note, labels(item.metadata));
+    this.#note.title = labels(item.metadata);
+    this.#badge.show(item, since, now);
+    setText(this.#template, printable(item.alias || item.templateID));
+    setText(this.#age, ago(made(item), now));
     this.#age.title = moment(made(item));
-    // Only a running sandbox's time runs.
-    const left = item.state === 'running' ? secondsLeft(item.endAt, now) : null;
-    setText(this.#left, left === null ? '–' : duration(left));
-    this.#left.title = left === null ? '' : moment(item.endAt);
-    this.#left.classList.toggle('soon', left !== null && left < 60);
-    this.node.classList.toggle('endless', left === null);
+    for (const [name, node] of this.#tools) {
+      const held = document.activeElement === node;
+      node.hidden = !allowed(name, item.state);
+      if (held && node.hidden) this.#id.focus();
+    }
   }
 }
 
-/** Metadata as "key=value, …". */
+/** Metadata as "key=value, …"; the name that was given here stands alone. */
 export function labels(metadata) {
-  return Object.entries(metadata ?? {}).map(([key, value]) => `${key}=${value}`).join(', ');
+  const { name, ...rest } = metadata ?? {};
+  const pairs = Object.entries(rest).map(([key, value]) => `${key}=${value}`);
+  return printable([name, ...pairs].filter(Boolean).join(', '));
 }
 
 function emptyState(create) {
@@ -61,14 +74,13 @@ export function listView(app) {
   const rows = new Map();
   const list = el('ul', { class: 'rows' });
   const head = el('div', { class: 'row head', 'aria-hidden': 'true' },
-    ['Sandbox', 'State', 'Template', 'Age', 'Time left'].map((text) => el('span', { class: 'cell', text })));
+    ['Sandbox', 'State', 'Template', 'Created', ''].map((text) => el('span', { class: 'cell', text })));
   const count = el('span', { class: 'dim', role: 'status' });
-  const trouble = el('p', { class: 'banner', role: 'alert' });
   const loading = el('div', { class: 'loading', role: 'status', text: 'Loading sandboxes' });
   const table = el('div', { class: 'table' }, head, list);
   const create = async () => {
-    const made = await createSandbox(app);
-    if (made) app.open(made.sandboxID);
+    const created = await createSandbox(app);
+    if (created) app.open(created.sandboxID);
   };
   const empty = emptyState(create);
   const add = button('plus', 'New sandbox', create, { class: 'primary' });
@@ -76,9 +88,7 @@ export function listView(app) {
   function update() {
     const { items, failure, cut } = app.catalog;
     const now = app.api.now();
-    setText(trouble, failure ? `${failure.message} Trying again.` : '');
-    trouble.hidden = !failure;
-    loading.hidden = Boolean(items || failure);
+    loading.hidden = Boolean(items);
     table.hidden = !items?.length;
     empty.hidden = !items || items.length > 0;
     add.hidden = !items || !empty.hidden;
@@ -92,15 +102,15 @@ export function listView(app) {
     }
     items.forEach((item, n) => {
       let row = rows.get(item.sandboxID);
-      if (!row) rows.set(item.sandboxID, row = new Row());
-      row.show(item, now);
+      if (!row) rows.set(item.sandboxID, row = new Row(app));
+      row.show(item, app.catalog.since(item.sandboxID), now);
       if (list.children[n] !== row.node) list.insertBefore(row.node, list.children[n] ?? null);
     });
   }
 
   const node = el('section', { class: 'page' },
     el('div', { class: 'heading' }, el('div', {}, el('h1', { text: 'Sandboxes' }), count), add),
-    trouble, loading, table, empty);
+    loading, table, empty);
   return { node, title: 'Sandboxes', update, tick: update, close() {} };
 }
 

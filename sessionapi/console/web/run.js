@@ -2,38 +2,15 @@
 
 import { duration } from './clock.js';
 import { Output } from './output.js';
+import { backOff, seen } from './wait.js';
 
-const WAIT_MS = 25000;
-const GENTLE_MS = 100;
-const EMPTY_MS = 1000;
-const BACKOFF_MS = [1000, 2000, 4000, 8000, 15000];
+// What a shell means by these, and by them alone.
+const EXITS = { 0: 'Succeeded', 126: 'Could not be executed (exit code 126)', 127: 'Command not found (exit code 127)' };
 
-/** Waits, for a time or until told to stop. */
-function rest(ms, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => { clearTimeout(timer); resolve(); }, { once: true });
-  });
-}
-
-/** Resolves once the page is looked at. */
-function seen(signal) {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve) => {
-    const check = () => {
-      if (document.hidden && !signal.aborted) return;
-      document.removeEventListener('visibilitychange', check);
-      resolve();
-    };
-    document.addEventListener('visibilitychange', check);
-    signal.addEventListener('abort', check, { once: true });
-  });
-}
-
-/** The text of a logs answer. Bytes that are no text come beside it, in base64. */
-function textOf(logs) {
-  if (!logs.content_b64) return logs.content;
-  return new TextDecoder().decode(Uint8Array.from(atob(logs.content_b64), (c) => c.charCodeAt(0)));
+/** The text of an output event. Bytes that are no text come beside it, in base64. */
+function textOf(output) {
+  if (!output.content_b64) return output.content;
+  return new TextDecoder().decode(Uint8Array.from(atob(output.content_b64), (c) => c.charCodeAt(0)));
 }
 
 /** Run dispatches "change" whenever there is something new to show. */
@@ -76,8 +53,9 @@ export class Run extends EventTarget {
     if (running) return 'Running';
     if (oom) return 'Out of memory';
     if (late) return 'Timed out';
-    if (signal) return `Ended by ${signal}`;
-    return code === null || code === undefined ? 'Ended' : `Exit ${code}`;
+    if (signal) return signal === 'SIGKILL' ? 'Killed' : `Ended by ${signal}`;
+    if (code === null || code === undefined) return 'Ended';
+    return EXITS[code] ?? `Failed with exit code ${code}`;
   }
 
   /** How long it ran, or runs already. */
@@ -88,43 +66,50 @@ export class Run extends EventTarget {
     return to ? duration((to - from) / 1000) : '';
   }
 
-  /** Reads the output until it ends or leave() is called. One run is followed at a time: each holds a connection. */
+  /** Follows the output until it ends or leave() is called. One run is followed at a time: each holds a connection. */
   async follow() {
     if (this.#abort || this.#drained) return;
-    const abort = this.#abort = new AbortController();
-    const { signal } = abort;
-    for (let failures = 0; !this.#drained && !signal.aborted;) {
-      await seen(signal);
-      const asked = performance.now();
+    const { signal } = this.#abort = new AbortController();
+    for (let failures = 0; !this.#drained && !signal.aborted; failures++) {
+      let failure = null;
       try {
-        const logs = await this.#api.logs(this.#sandbox, this.id, this.#cursor, this.running ? WAIT_MS : 0, signal);
-        if (signal.aborted) break;
-        failures = 0;
-        this.#take(logs);
-        if (this.#drained) break;
-        const empty = logs.cursor === this.#before;
-        await rest(empty && performance.now() - asked < EMPTY_MS ? EMPTY_MS : GENTLE_MS, signal);
+        await seen(signal);
+        if (signal.aborted) return;
+        const events = await this.#api.logs(this.#sandbox, this.id, this.#cursor, signal);
+        this.#tell('');
+        for await (const [event, data] of events) {
+          if (signal.aborted) return;
+          failures = 0;
+          if (event === 'output') this.#take(data);
+          else if (event === 'end') this.#end(data);
+        }
+        if (this.#drained) return;
       } catch (err) {
-        if (signal.aborted) break;
-        this.#tell(err.message);
-        if (err.status >= 400 && err.status < 500 && err.status !== 429) break;
-        await rest(BACKOFF_MS[Math.min(failures++, BACKOFF_MS.length - 1)], signal);
+        if (signal.aborted) return;
+        failure = err;
+        if (err.status >= 400 && err.status < 500 && err.status !== 429) {
+          this.#tell(err.message);
+          this.#abort = null;
+          return;
+        }
       }
+      // A stream that broke once is taken up where it was, without a word.
+      if (failures) this.#tell(failure?.message ?? 'The connection broke. Trying again.');
+      await backOff(failures, failure, signal);
     }
-    if (this.#abort === abort) this.#abort = null;
   }
 
-  #before = 0;
+  #take(output) {
+    this.#cursor = output.cursor;
+    if (output.truncated) this.output.cut();
+    this.output.append(textOf(output));
+    this.#tell('');
+  }
 
-  #take(logs) {
-    const { content, content_b64: b64, cursor, ...status } = logs;
-    this.#before = this.#cursor;
-    this.#cursor = cursor;
+  #end(status) {
     this.status = { ...this.status, ...status, id: this.id };
-    if (status.truncated) this.output.cut();
-    this.output.append(textOf({ content, content_b64: b64 }));
-    // The answer that says it ended may hold only the first part of the rest.
-    this.#drained = !status.running && cursor === this.#before;
+    this.#drained = true;
+    this.#abort = null;
     this.#tell('');
   }
 

@@ -7,7 +7,10 @@ const LEAST = 20;
 const MOST = 80;
 const START = 62;
 
-/** Puts two nodes side by side; style.css stacks them where the page is narrow. */
+/**
+ * Puts two nodes side by side; style.css stacks them where the page is narrow.
+ * The result's show(n, on) takes one away or brings it back.
+ */
 export function split(first, second, label) {
   const bar = el('div', {
     class: 'divider', role: 'separator', tabindex: '0', 'aria-orientation': 'vertical', 'aria-label': label,
@@ -42,6 +45,11 @@ export function split(first, second, label) {
     event.preventDefault();
     set(to);
   });
+  node.show = (n, on) => {
+    [first, second][n].hidden = !on;
+    bar.hidden = first.hidden || second.hidden;
+    node.classList.toggle('single', bar.hidden);
+  };
   set(START);
   return node;
 }

@@ -1,5 +1,6 @@
 // What the API says of a sandbox, in words.
 
+import { ago, moment, secondsLeft, until } from './clock.js';
 import { el, setText } from './element.js';
 
 const WORDS = {
@@ -19,17 +20,39 @@ export function made(item) {
 
 /** The word for a state; one the page does not know is shown as it is. */
 export function stateWord(state) {
-  return WORDS[state] ?? state;
+  return WORDS[state] ?? String(state);
 }
 
-/** A badge with a show(state) method. */
-export function badge(state) {
-  const word = el('span');
-  const node = el('span', { class: 'badge' }, el('span', { class: 'dot' }), word);
-  node.show = (now) => {
-    node.dataset.state = isMoving(now) ? 'moving' : now;
-    setText(word, stateWord(now));
+/**
+ * What goes with the word: "ends in 2 hours", "3 minutes ago", why it failed.
+ * soon is set when little time is left; title has the exact time.
+ */
+export function story(item, since, now) {
+  if (item.state === 'running') {
+    const left = secondsLeft(item.endAt, now);
+    if (left === null) return { words: '', title: '', soon: false };
+    return {
+      words: `${item.autoPause ? 'pauses' : 'ends'} ${until(item.endAt, now)}`,
+      title: `${item.autoPause ? 'Is paused' : 'Is deleted'} at ${moment(item.endAt)}`,
+      soon: left < 60,
+    };
+  }
+  if (item.state === 'failed') return { words: item.reason ?? '', title: item.reason ?? '', soon: false };
+  return { words: since ? ago(since, now) : '', title: since ? moment(since) : '', soon: false };
+}
+
+/** A badge with a show(item, since, now) method: the state and what goes with it. */
+export function badge() {
+  const word = el('span', { class: 'word' });
+  const words = el('span', { class: 'story' });
+  const node = el('span', { class: 'badge' }, el('span', { class: 'dot' }), word, words);
+  node.show = (item, since, now) => {
+    node.dataset.state = isMoving(item.state) ? 'moving' : item.state;
+    setText(word, stateWord(item.state));
+    const told = story(item, since, now);
+    setText(words, told.words);
+    words.title = told.title;
+    words.classList.toggle('soon', told.soon);
   };
-  node.show(state);
   return node;
 }
