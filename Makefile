@@ -22,8 +22,10 @@ images:
 	@$(MAKE) --no-print-directory build
 	@images/build.sh
 
-# The images' own tests; starts a Docker engine where there is none.
+# The images' own tests; installs what they need, and starts a Docker engine
+# where there is none.
 test-images:
+	@deploy/dev/packages.sh test
 	@deploy/dev/docker.sh
 	@$(MAKE) --no-print-directory images
 	@images/test.sh
