@@ -21,7 +21,8 @@ import (
 //	             pass and drops what sandboxes begin. So they do not reach any
 //	             address of the host.
 //	DOCKER-USER  from the bridge: a chain of ours, which drops what goes to
-//	             link-local addresses and to those in Deny.
+//	             link-local addresses, to those in Deny, and to ports of the
+//	             host that lead elsewhere, as those that containers publish.
 //
 // Everywhere else sandboxes may go, and they resolve names with the resolver
 // that the engine has in each. What its own rules do, such as keeping its
@@ -58,7 +59,7 @@ func (f Firewall) rules(v6 bool) []string {
 	if v6 { // the sandboxes' network has none, so whatever comes is not theirs to send
 		return append(out, forward+" -j DROP")
 	}
-	out = append(out, forward+" -d 169.254.0.0/16 -j DROP")
+	out = append(out, forward+" -d 169.254.0.0/16 -j DROP", forward+" -m conntrack --ctstate DNAT -j DROP")
 	for _, p := range f.Deny {
 		if p.Addr().Is4() {
 			out = append(out, forward+" -d "+p.Masked().String()+" -j DROP")

@@ -38,7 +38,11 @@ func TestFirewall(t *testing.T) {
 	metadata := serveInNamespace(t, "metadata", "169.254.169.254", "169.254.169.253")
 	inner := serveInNamespace(t, "inner", "10.66.0.2", "10.66.0.1")
 	gateway := strings.Split(engine(t, "network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", network), "/")[0]
-	kept := []place{serveHost(t, "the bridge's own address", gateway), serveHost(t, "another address of the host", "198.51.100.1"), metadata, inner}
+	// A port of the host that leads elsewhere: a published one, say.
+	published := place{"a published port", "198.51.100.1", 7}
+	iptables(t, "-t", "nat", "-A", "PREROUTING", "-d", published.addr, "-p", "tcp", "--dport", "7", "-j", "DNAT",
+		"--to-destination", fmt.Sprintf("%s:%d", outside.addr, outside.port))
+	kept := []place{published, serveHost(t, "the bridge's own address", gateway), serveHost(t, "another address of the host", "198.51.100.1"), metadata, inner}
 
 	reached := func(when string, places []place, want bool) {
 		t.Helper()

@@ -46,7 +46,8 @@ func TestFirewallCommand(t *testing.T) {
 	set := rules(t)
 	for _, want := range []string{
 		"-A INPUT -i boxes0 -j CUBEPOD-IN-boxes0", "-A DOCKER-USER -i boxes0 -j CUBEPOD-FWD-boxes0", "-A FORWARD -j DOCKER-USER",
-		"-A CUBEPOD-FWD-boxes0 -d 169.254.0.0/16 -j DROP", "-A CUBEPOD-FWD-boxes0 -d 10.0.0.0/8 -j DROP", "-A CUBEPOD-FWD-boxes0 -d 192.168.0.0/16 -j DROP",
+		"-A CUBEPOD-FWD-boxes0 -d 169.254.0.0/16 -j DROP", "-A CUBEPOD-FWD-boxes0 -m conntrack --ctstate DNAT -j DROP",
+		"-A CUBEPOD-FWD-boxes0 -d 10.0.0.0/8 -j DROP", "-A CUBEPOD-FWD-boxes0 -d 192.168.0.0/16 -j DROP",
 	} {
 		if !strings.Contains(set, want+"\n") {
 			t.Errorf("the rule %q is not there:\n%s", want, set)
