@@ -8,11 +8,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubeplexai/cubepod/desktopctl/chrome"
 	"github.com/cubeplexai/cubepod/internal/testutil"
 )
 
@@ -63,6 +66,48 @@ func TestForeignDisplay(t *testing.T) {
 	theirs.Process.Kill()
 	theirs.Wait()
 	start(t)
+}
+
+// A profile that somebody else's browser has open stays theirs.
+func TestForeignBrowser(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	program, err := chrome.Find("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := exec.Command(program, "--headless", "--no-sandbox", "--disable-dev-shm-usage", "--user-data-dir="+profile, "about:blank")
+	if err := theirs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := sync.OnceFunc(func() {
+		theirs.Process.Kill()
+		theirs.Wait()
+	})
+	t.Cleanup(end)
+	lock := filepath.Join(profile, "SingletonLock")
+	testutil.Eventually(t, "their browser has the profile", func() bool { _, err := os.Lstat(lock); return err == nil })
+	wantError(t, "profile_in_use", profile, fmt.Sprint(theirs.Process.Pid))
+	if _, err := os.Lstat(lock); err != nil {
+		t.Errorf("their lock: %v", err)
+	}
+	end()
+	start(t)
+}
+
+// A profile with files of another user's is said to have them.
+func TestForeignProfile(t *testing.T) {
+	if !enterAsRoot(t) {
+		return
+	}
+	preferences := filepath.Join(profile, "Default", "Preferences")
+	start(t)
+	ctl("stop")
+	if err := os.Chown(preferences, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, "profile_not_writable", preferences)
 }
 
 // wantError starts the desktop, which must fail with that error and a message
