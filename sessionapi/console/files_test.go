@@ -191,7 +191,7 @@ func (p *page) catchDownloads() {
 		window.saved = [];
 		delete Window.prototype.showSaveFilePicker;
 		delete window.showSaveFilePicker;
-		const blobs = new Map();
+		const blobs = window.blobs = new Map();
 		const make = URL.createObjectURL;
 		URL.createObjectURL = (blob) => { const url = make.call(URL, blob); blobs.set(url, blob); return url; };
 		HTMLAnchorElement.prototype.click = async function () {
