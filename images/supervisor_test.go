@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// A container for tests that bring all they need: no podd, no network.
+// alone runs a command in a container that has no podd and no network, and
+// gives its output. The options end with the image and the command.
 func alone(t *testing.T, options ...string) ([]byte, error) {
+	t.Helper()
 	dir := needImage(t)
 	args := append([]string{"run", "--rm", "--init", "--network", "none", "--hostname", "boxa", "--shm-size", "256m",
 		"--volume", dir + ":/test:ro", "--workdir", "/tmp", "--entrypoint="}, options...)
