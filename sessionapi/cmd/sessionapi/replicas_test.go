@@ -163,7 +163,7 @@ func TestKilledReplica(t *testing.T) {
 // TestRedisRestart asks all the time while Redis goes and comes back.
 func TestRedisRestart(t *testing.T) {
 	c := newCluster(t)
-	one, two := c.replica(), c.replica()
+	one, two := c.replica("--rate-limit", "0"), c.replica("--rate-limit", "0")
 	id := one.create("")
 	defer two.want(204, "DELETE", box(id, ""), "")
 	ctx, stop := context.WithCancel(t.Context())
