@@ -1,9 +1,11 @@
 package runtimetest
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -30,7 +32,11 @@ func StartEngine(t *testing.T, images ...string) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if err := errors.Join(unmountBelow(dir), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
 	archive := filepath.Join(dir, "images.tar")
 	run(t, "docker", append([]string{"save", "-o", archive}, images...)...)
 	e := &Engine{Socket: filepath.Join(dir, "docker.sock"), dir: dir}
@@ -80,4 +86,20 @@ func (e *Engine) Start(t *testing.T) {
 func (e *Engine) Stop() {
 	e.cmd.Process.Signal(syscall.SIGTERM) // one that ended is as good
 	<-e.done
+}
+
+// unmountBelow takes away the mounts that an engine leaves: that of its network
+// namespace, which would live on by it.
+func unmountBelow(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[4]; strings.HasPrefix(at, dir+"/") {
+			errs = append(errs, syscall.Unmount(at, syscall.MNT_DETACH))
+		}
+	}
+	return errors.Join(errs...)
 }
