@@ -168,7 +168,7 @@ func TestDesktopErrors(t *testing.T) {
 		script, code string
 		status       int
 	}{
-		"hangs":           {`exec sleep 60`, "desktop_start_timeout", 504},
+		"hangs":           {`echo begun >&2; echo 'xvfb: waiting' >&2; exec sleep 60`, "desktop_start_timeout", 504},
 		"says timeout":    {`echo '{"status":"error","error":"chromium_timeout","message":"slow"}'; exit 1`, "desktop_start_timeout", 504},
 		"says error":      {`echo '{"status":"error","error":"display_in_use","message":"m"}'; exit 1`, "desktop_failed", 502},
 		"says nothing":    {`exit 127`, "desktop_failed", 502},
@@ -184,6 +184,9 @@ func TestDesktopErrors(t *testing.T) {
 			ans := a.call("POST", start, "")
 			if ans.status != c.status || ans.code() != c.code {
 				t.Errorf("got %s, want %d %s", ans, c.status, c.code)
+			}
+			if name == "hangs" && !strings.Contains(string(ans.body), "it last said: xvfb: waiting") {
+				t.Errorf("the ctl's last word is lost: %s", ans)
 			}
 			if name == "says error" && !strings.Contains(string(ans.body), "display_in_use") {
 				t.Errorf("the ctl's own code is lost: %s", ans)
