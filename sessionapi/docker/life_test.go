@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -84,6 +85,24 @@ func TestNoSuchImage(t *testing.T) {
 	}
 	if _, err := rt.Inspect(t.Context(), spec.ID); apierror.KindOf(err) != apierror.NotFound {
 		t.Errorf("it left something: %v", err)
+	}
+}
+
+// TestContainerRuntimeIsSelectable shows that both settings reach the engine, by
+// names it does not know. The template's wins.
+func TestContainerRuntimeIsSelectable(t *testing.T) {
+	rt := newRuntime(t, docker.Options{GuestDir: guestDir(t), ContainerRuntime: "no-such-option"})
+	for _, template := range []string{"", "no-such-template"} {
+		spec := runtimetest.NewSpec()
+		runtimetest.DeleteAfter(t, rt, spec.ID)
+		spec.Template.ContainerRuntime = template
+		want := cmp.Or(template, "no-such-option")
+		if _, err := rt.Start(t.Context(), spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s in it", err, want)
+		}
+		if _, err := rt.Inspect(t.Context(), spec.ID); apierror.KindOf(err) != apierror.NotFound {
+			t.Errorf("it left something: %v", err)
+		}
 	}
 }
 
