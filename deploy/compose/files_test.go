@@ -131,7 +131,7 @@ func TestMounts(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	templates, err := sessionapi.LoadTemplates("templates.yaml")
+	templates, err := sessionapi.LoadTemplates("api/templates.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,10 @@ func copyFolder(t *testing.T) string {
 	t.Helper()
 	testutil.NeedRoot(t)
 	dir := t.TempDir()
-	for _, name := range []string{"compose.yaml", "Caddyfile", "templates.yaml", "keys.sh"} {
+	if err := os.Mkdir(filepath.Join(dir, "api"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"compose.yaml", "Caddyfile", "api/templates.yaml", "keys.sh"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -99,6 +99,19 @@ func TestUp(t *testing.T) {
 			return err == nil && strings.Contains(string(out), "-i cubepod0 ")
 		})
 	})
+	t.Run("a new template", func(t *testing.T) {
+		old, err := os.ReadFile("api/templates.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write("new.yaml", string(old)+"\nlater:\n  image: cubepod/desktop:dev\n")
+		if err := os.Rename(filepath.Join(s.dir, "new.yaml"), filepath.Join(s.dir, "api/templates.yaml")); err != nil { // as editors do
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "it can be had", func() bool {
+			return s.call("POST", "/sandboxes", map[string]any{"templateID": "later", "timeout": 600}, nil) == 201
+		})
+	})
 	t.Run("a name of somebody else", func(t *testing.T) {
 		for _, port := range []string{"8100", "8101"} {
 			if code := request(t, "GET", "http://127.0.0.1:"+port+"/", "", nil, nil); code != http.StatusMisdirectedRequest {
