@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -46,7 +47,6 @@ await attempt("frame's storage", () => victim.localStorage.k);
 await attempt("frame's fetch", () => victim.fetch("."));
 await attempt("parent's document", () => parent.document.body.innerHTML);
 await attempt("top's address", () => top.location.href);
-await attempt("opener", () => window.opener && opener.document);
 await attempt("localStorage", () => localStorage.k);
 await attempt("sessionStorage", () => sessionStorage.k);
 await attempt("cookie", () => document.cookie.includes("SECRET") && document.cookie);
@@ -61,6 +61,22 @@ await attempt("a worker for the whole origin", async () => { const r = await nav
 await attempt("going on top", () => { top.location = "about:blank#gone" });
 document.body.append(Object.assign(new Image(), {src: "OUTSIDE/pixel"}));
 await within(2000, fetch("OUTSIDE/fetched", {mode: "no-cors"})).catch(() => {});
+await fetch("report", {method: "POST", body: JSON.stringify(out)});
+</script>`
+
+// openedPage is the attacker's, too, in a window that the page around the panels
+// opened, as a console does for "open in a new tab".
+const openedPage = `<!doctype html><title>opened</title><script type="module">
+const out = {"there is an opener": window.opener ? "nothing" : "no"};
+const attempt = async (name, f) => {
+	try { const got = await f(); out[name] = got ? String(got).slice(0, 200) : "nothing" } catch (e) { out[name] = "nothing" }
+};
+await attempt("opener's document", () => opener.document.body.innerHTML);
+await attempt("opener's address", () => opener.location.href);
+await attempt("opener's storage", () => opener.localStorage.k);
+await attempt("opener's fetch", () => opener.fetch("."));
+await attempt("opener's frame's document", () => opener.frames[0].document.body.innerText);
+await attempt("opener's frame's address", () => opener.frames[0].location.href);
 await fetch("report", {method: "POST", body: JSON.stringify(out)});
 </script>`
 
@@ -87,15 +103,18 @@ func TestPanelsAreApart(t *testing.T) {
 				}
 				f := <-frames
 				w.Header().Set("Content-Type", "text/html")
-				fmt.Fprintf(w, `<!doctype html><p>OUTER SECRET</p><iframe src=%q onload="this.onload=null;const f=document.createElement('iframe');f.src='%s';document.body.append(f)"></iframe>`, f[0], f[1])
+				fmt.Fprintf(w, `<!doctype html><p>OUTER SECRET</p><iframe src="%[1]s" onload="this.onload=null;const f=document.createElement('iframe');f.src='%[2]s/attack';document.body.append(f);window.open('%[2]s/opened')"></iframe>`, f[0], f[1])
 			}))
 			defer outside.Close()
-			report := make(chan map[string]string, 1)
+			report := make(chan map[string]string, 2)
 			attacker := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case "/attack":
 					w.Header().Set("Content-Type", "text/html")
 					io.WriteString(w, strings.NewReplacer("CONSOLE", console.URL, "OUTSIDE", outside.URL).Replace(attackPage))
+				case "/opened":
+					w.Header().Set("Content-Type", "text/html")
+					io.WriteString(w, openedPage)
 				case "/sw.js":
 					w.Header().Set("Content-Type", "text/javascript")
 					w.Header().Set("Service-Worker-Allowed", "/")
@@ -125,25 +144,28 @@ func TestPanelsAreApart(t *testing.T) {
 				}
 				return fmt.Sprintf("http://%s.panels.localhost:%d", id, e.port)
 			}
-			attackURL := base(e.rec.ID) + strings.TrimPrefix(e.panel(3000), e.url) + "/attack"
+			attackURL := base(e.rec.ID) + strings.TrimPrefix(e.panel(3000), e.url)
 			victimToken := e.token(c)
 			frames <- [2]string{base(other.ID) + "/panel/" + victimToken + "/victim", attackURL}
 
 			ctx, cancel := context.WithCancel(context.Background())
 			browser := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-				"--disable-component-update", "--user-data-dir="+e.dir+"/profile", "--remote-debugging-port=0", outside.URL+"/")
+				"--disable-component-update", "--disable-popup-blocking", "--user-data-dir="+e.dir+"/profile", "--remote-debugging-port=0", outside.URL+"/")
 			if err := browser.Start(); err != nil {
 				t.Fatal(err)
 			}
 			defer browser.Wait() // its exit status is the signal's
 			defer cancel()
-			var got map[string]string
-			select {
-			case got = <-report:
-			case <-time.After(testutil.Patience):
-				t.Fatal("the attacker's page reports nothing")
+			got := map[string]string{}
+			for range 2 {
+				select {
+				case part := <-report:
+					maps.Copy(got, part)
+				case <-time.After(testutil.Patience):
+					t.Fatalf("one of the attacker's pages reports nothing; the other: %v", got)
+				}
 			}
-			if len(got) < 20 {
+			if len(got) < 26 {
 				t.Errorf("only %d attempts: this proves nothing", len(got))
 			}
 			for name, v := range got {
