@@ -57,6 +57,13 @@ func TestNoTokenAnywhere(t *testing.T) {
 	}
 	e.ping(e.dial(panel+"/ws?t="+token), "x")
 	overHTTP3(t, panel+"/ws").close()
+	for _, call := range [][3]string{
+		{"GET", "/cubepod/sessions", ""}, {"GET", "/cubepod/cache", ""}, {"POST", "/cubepod/revoke", `{"sandbox":"` + token + `"}`},
+	} {
+		if _, body := admin(t, call[0], call[1], call[2]); body == "" || strings.Contains(body, secret) {
+			t.Errorf("%s %s: got %q", call[0], call[1], body)
+		}
+	}
 	e.get(panel[:len(panel)-3] + "AAA/x")
 	e.get(e.url + "/PANEL/" + token + "/")
 	e.get(e.url + "/nothing/" + token + "/")
