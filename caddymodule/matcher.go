@@ -16,6 +16,7 @@ import (
 // matched so that [Panel] can refuse them: they may hold a token, and Caddy's
 // own answer would log it.
 type Matcher struct {
+	// Prefix is the path below which panels are, as in [Panel].
 	Prefix string `json:"prefix,omitempty"`
 	// PanelHost makes all of a sandbox's own host match, as in [Panel].
 	PanelHost string `json:"panel_host,omitempty"`

@@ -244,6 +244,10 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 		}
 		return err
 	}
+	if !w.wrote() && r.Context().Err() == nil {
+		// So reverse_proxy leaves a guest's 101 that nobody asked for.
+		return apierror.New(apierror.BadGateway, "upstream_failed", "the sandbox's answer makes no sense")
+	}
 	return nil
 }
 

@@ -184,6 +184,9 @@ func (w *responseWriter) clean(h http.Header) {
 		rewrite(h[name], w.location)
 	}
 	rewrite(h["Refresh"], w.refresh)
+	if isEventStream(h) {
+		keepAsIs(h)
+	}
 	if w.ownHost {
 		if cookies := h["Set-Cookie"]; cookies != nil {
 			h["Set-Cookie"] = ownHostCookies(cookies)
@@ -218,6 +221,17 @@ func (w *responseWriter) clean(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 }
 
+// keepAsIs has nobody between here and the client compress a response, the
+// operator's encode handler included: events are for now.
+func keepAsIs(h http.Header) {
+	switch v := strings.Join(h["Cache-Control"], ", "); {
+	case v == "":
+		h.Set("Cache-Control", "no-transform")
+	case !strings.Contains(strings.ToLower(v), "no-transform"):
+		h.Set("Cache-Control", v+", no-transform")
+	}
+}
+
 func rewrite(values []string, by func(string) string) {
 	for i, v := range values {
 		values[i] = by(v)
@@ -244,8 +258,13 @@ func withoutFrameAncestors(policies string) string {
 }
 
 func isEventStream(h http.Header) bool {
-	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && t == "text/event-stream"
+	const name = "text/event-stream"
+	v := h.Get("Content-Type")
+	if len(v) < len(name) || !strings.EqualFold(v[:len(name)], name) {
+		return false // most answers, without taking the value apart
+	}
+	t, _, err := mime.ParseMediaType(v)
+	return err == nil && t == name
 }
 
 // isWebSocket reports whether r asks to upgrade an HTTP/1.1 connection.
