@@ -23,7 +23,7 @@ const upTimeout = 60 * time.Second
 // graces are how long each program may take to end.
 var graces = map[string]time.Duration{
 	"engine": 30 * time.Second,
-	"api":    40 * time.Second, // it pauses every sandbox first
+	"api":    50 * time.Second, // it ends its calls and pauses every sandbox first
 	"edge":   15 * time.Second,
 }
 

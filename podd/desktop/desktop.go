@@ -31,8 +31,10 @@ var (
 )
 
 const (
-	// startTimeout bounds one start of the stack.
-	startTimeout = 30 * time.Second
+	// startTimeout bounds one start of the stack. It is longer than the
+	// supervisor's own bound, 90 s: one that is ended half-way leaves daemons
+	// that are still coming up, and the next one takes those for dead.
+	startTimeout = 100 * time.Second
 	// home is the guest user's, whatever passwd says.
 	home = "/home/cubeplex"
 )
