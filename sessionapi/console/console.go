@@ -94,12 +94,16 @@ func load() map[string]asset {
 		assets[Root+name] = asset{name: name, body: body, etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
 	}
 	add("console.js", script)
-	for _, name := range []string{"index.html", "style.css", "icon.svg"} {
+	read := func(name string) []byte {
 		body, err := fs.ReadFile(dir, name)
 		if err != nil {
 			panic(err)
 		}
-		add(name, body)
+		return body
+	}
+	add("style.css", bytes.Join([][]byte{read("ground.css"), read("views.css"), read("narrow.css")}, []byte("\n")))
+	for _, name := range []string{"index.html", "icon.svg"} {
+		add(name, read(name))
 	}
 	page := assets[Root+"index.html"]
 	assets["/"], assets[Root] = page, page

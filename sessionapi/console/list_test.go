@@ -254,3 +254,22 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 		p.eval(fmt.Sprintf("[...document.querySelectorAll('[role=tab]')].find((n) => n.innerText === %q).focus()", tab))
 	}
 }
+
+// The first answer was lost, so the call was repeated and found its work done.
+func TestAPauseThatHadSucceededIsNoFailure(t *testing.T) {
+	f, p := newFakeAPI(t), newPage(t)
+	b := f.add(desktopID, "desktop", "running")
+	p.enter(f, "#/sandboxes/"+desktopID)
+	p.sees(".badge", "Running")
+	f.failCall("POST /sandboxes/"+desktopID+"/pause", apierror.New(apierror.Conflict, "sandbox_state", "the sandbox is paused already"))
+	release := f.holdCall("POST /sandboxes/" + desktopID + "/pause")
+	p.click("Pause")
+	p.sees(".badge", "Pausing")
+	f.change(func() { b.State = "paused" })
+	release()
+	p.sees(".badge", "Paused")
+	p.until("document.activeElement.innerText.trim() === 'Resume'") // it is all over
+	if got := p.eval("document.querySelectorAll('.notice').length"); got != "0" {
+		t.Error("it complains")
+	}
+}

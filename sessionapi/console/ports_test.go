@@ -137,6 +137,10 @@ func TestALinkIsSharedAndRevoked(t *testing.T) {
 	p.click("Share")
 	p.sees(".links", "Terminal, control")
 	p.until("document.querySelectorAll('iframe').length === 2")
+	p.click("Ports")
+	p.write("#port", "3000"+kb.Enter)
+	p.until("document.querySelector('.ports iframe')?.src.includes('token-p3')")
+	p.click("Share")
 	before := p.eval("document.querySelector('iframe').src")
 	p.click("Revoke all links")
 	p.sees("dialog", "stops working at once")
@@ -153,6 +157,7 @@ func TestALinkIsSharedAndRevoked(t *testing.T) {
 		t.Errorf("revoked %d times", revoked)
 	}
 	testutil.Eventually(t, "what is shown here has new addresses", func() bool { return p.eval("document.querySelector('iframe').src") != before })
+	p.until("document.querySelector('.ports iframe').src.includes('token-p4')")
 }
 
 func TestALinkThatCannotBeMadeSaysWhy(t *testing.T) {

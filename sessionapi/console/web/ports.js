@@ -130,6 +130,11 @@ export class Ports {
     this.#look();
   }
 
+  /** The panel's address became void: gets a new one for what is shown. */
+  renew() {
+    if (this.#pane) this.open(this.#shownPort);
+  }
+
   /** Shows it in a new tab, which is opened at once: later the browser would take it for a pop-up. */
   async openTab(port) {
     const tab = window.open('', '_blank');

@@ -26,7 +26,9 @@ export function sandboxView(app, id) {
   };
   const desktop = new Desktop(app, id);
   const commands = new Commands(app, id);
-  const panels = [desktop, commands, new Files(app, id), new Ports(app, id), new Share(app, id, () => desktop.renew())];
+  const ports = new Ports(app, id);
+  const share = new Share(app, id, () => { desktop.renew(); ports.renew(); });
+  const panels = [desktop, commands, new Files(app, id), ports, share];
   const words = ['Desktop', 'Commands', 'Files', 'Ports', 'Share'];
   const tabs = tabList(panels.map((panel, n) => [words[n].toLowerCase(), words[n], panel]));
   let shown = '';
