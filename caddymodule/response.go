@@ -222,7 +222,7 @@ func (w *responseWriter) clean(h http.Header) {
 }
 
 // keepAsIs has nobody between here and the client compress a response, the
-// operator's encode handler included: events are for now.
+// operator's encode handler included: that may hold events back.
 func keepAsIs(h http.Header) {
 	switch v := strings.Join(h["Cache-Control"], ", "); {
 	case v == "":
