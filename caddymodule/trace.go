@@ -51,7 +51,7 @@ func scrubSpan(span trace.Span) {
 		span.SetName(redact(name))
 	}
 	for _, a := range held.Attributes() {
-		if v := a.Value.Emit(); redact(v) != v {
+		if v := a.Value.String(); redact(v) != v {
 			span.SetAttributes(a.Key.String(redact(v)))
 		}
 	}
