@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/cubeplexai/cubepod/desktopctl/daemon"
+	"github.com/cubeplexai/cubepod/desktopctl/x11"
 )
 
 // vncSocket is where the VNC server listens: a path in the guest user's own
@@ -79,6 +80,17 @@ func (s *Stack) prepareVNC() (daemon.Spec, error) {
 	}
 	if err := os.Remove(s.cfg.vncSocket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return daemon.Spec{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
+	conn, err := x11.Dial(ctx, display)
+	if err != nil {
+		return daemon.Spec{}, err
+	}
+	defer conn.Close()
+	// What an earlier server has put on these keys is of no use to this one.
+	if err := conn.FreeKeys(); err != nil {
+		return daemon.Spec{}, fmt.Errorf("free keys: %w", err)
 	}
 	return daemon.Spec{
 		Args:      append([]string{path}, server.args(s.cfg.vncSocket())...),

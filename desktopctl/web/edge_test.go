@@ -119,20 +119,26 @@ func newEdge(t *testing.T, port int, guest http.Handler) *edge {
 // browse opens a page of e in a browser that ends with the test.
 func (e *edge) browse(t *testing.T, path string) *tab {
 	t.Helper()
+	tb := newBrowser(t, chromedp.WindowSize(960, 600))
+	tb.do(chromedp.Navigate(e.URL + prefix + path))
+	return tb
+}
+
+// newBrowser starts a browser that ends with the test.
+func newBrowser(t *testing.T, opts ...chromedp.ExecAllocatorOption) *tab {
+	t.Helper()
 	chromium := testutil.NeedProgram(t, "chromium")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testutil.Patience)
-	alloc, cancelAlloc := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(960, 600),
-		chromedp.Flag("disable-component-update", true))...)
+	alloc, cancelAlloc := chromedp.NewExecAllocator(ctx, append(append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-component-update", true)), opts...)...)
 	c, cancelTab := chromedp.NewContext(alloc)
 	t.Cleanup(func() {
 		cancelTab()
 		cancelAlloc()
 		cancel()
 	})
-	tb := &tab{t: t, ctx: c}
-	tb.do(chromedp.Navigate(e.URL + prefix + path))
-	return tb
+	return &tab{t: t, ctx: c}
 }
 
 // tab is one page in a browser.
@@ -212,6 +218,8 @@ var refused = []struct {
 }{
 	{apierror.New(apierror.Unavailable, "sandbox_paused", "paused"), "Paused, click to resume"},
 	{apierror.New(apierror.Forbidden, "token_expired", "expired"), "This link has expired"},
+	{apierror.New(apierror.Forbidden, "token_revoked", "revoked"), "This link was revoked"},
+	{apierror.New(apierror.Forbidden, "token_invalid", "invalid"), "This link is not valid"},
 	{apierror.New(apierror.NotFound, "sandbox_not_found", "unknown"), "This sandbox is gone"},
 	{apierror.New(apierror.Gone, "sandbox_deleted", "deleted"), "This sandbox is gone"},
 	{apierror.New(apierror.Unavailable, "store_unavailable", "busy"), "Waiting for the sandbox…"},

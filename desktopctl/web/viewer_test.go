@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cubeplexai/cubepod/desktopctl/viewer"
+	"github.com/cubeplexai/cubepod/desktopctl/x11"
 	"github.com/cubeplexai/cubepod/internal/testutil"
 )
 
@@ -52,18 +53,19 @@ func startDesktop(t *testing.T) (string, func(context.Context) (net.Conn, error)
 		t.Fatalf("Xvfb names no display: %v", err)
 	}
 	display := ":" + strings.TrimSpace(line)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	server, err := x11.Dial(t.Context(), display)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := ln.Addr().String()
-	ln.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	start(t, exec.Command("/bin/sh", "-c", `ulimit -n 256 && exec "$@"`, "sh", x11vnc,
-		"-display", display, "-rfbport", port, "-localhost", "-no6", "-forever", "-shared", "-nopw", "-quiet"))
-	return display, func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	t.Cleanup(func() { server.Close() }) // Xvfb forgets all when the last client leaves
+	if err := server.FreeKeys(); err != nil {
+		t.Fatal(err)
 	}
+	socket := filepath.Join(t.TempDir(), "vnc.sock")
+	start(t, exec.Command("/bin/sh", "-c", `ulimit -n 256 && exec "$@"`, "sh", x11vnc,
+		"-display", display, "-unixsock", socket, "-rfbport", "0", "-rfbportv6", "0", "-no6",
+		"-norc", "-xkb", "-forever", "-shared", "-nopw", "-quiet"))
+	return display, viewer.Dial(socket)
 }
 
 // A person sees the display and works in it, in a frame of opaque origin.
@@ -141,7 +143,7 @@ func TestViewerPageComesBack(t *testing.T) {
 	tb.do(chromedp.MouseClickXY(400, 200)) // it has the keyboard now
 	current.Swap(fresh()).Close()
 	tb.until(`document.querySelector("canvas")?.width ?? "gone"`, "1280")
-	tb.until(`document.activeElement.tagName`, "CANVAS")
+	tb.until(`document.activeElement.id`, "field")
 	tb.until(shown, "")
 	if n := e.navigations.Load(); n != 1 {
 		t.Errorf("the page navigated %d times by itself", n-1)
@@ -157,4 +159,9 @@ func TestViewerPageForWatching(t *testing.T) {
 	tb := e.browse(t, "?view_only=true")
 	tb.until(`document.querySelector("canvas")?.width`, "1280")
 	tb.until(`document.body.dataset.mode`, "view")
+	tb.until(shown, "")
+	tb.do(chromedp.MouseClickXY(480, 300)) // says why nothing happens, for a moment
+	tb.until(shown, "View only")
+	tb.picture("viewer-view-only")
+	tb.until(shown, "")
 }

@@ -54,8 +54,10 @@ async function why() {
   }
   switch (response.status) {
     case 401:
-    case 403:
-      return 'expired';
+    case 403: {
+      const { error } = await response.json().catch(() => ({}));
+      return { token_expired: 'expired', token_revoked: 'revoked' }[error] ?? 'refused';
+    }
     case 404:
     case 410:
       return 'gone';
@@ -67,12 +69,17 @@ async function why() {
   return response.ok ? 'ready' : 'busy';
 }
 
+// After these there is nothing to wait for.
+const FINAL = ['expired', 'revoked', 'refused', 'gone'];
+
 const WORDS = {
   ready: 'Connecting…',
   busy: 'Waiting for the sandbox…',
   unreachable: 'No connection. Trying again…',
   paused: 'Paused, click to resume',
   expired: 'This link has expired',
+  revoked: 'This link was revoked',
+  refused: 'This link is not valid',
   gone: 'This sandbox is gone',
 };
 
@@ -101,7 +108,7 @@ export class Link {
   async closed() {
     this.announce('ready', QUIET);
     const reason = await why();
-    if (reason === 'expired' || reason === 'gone') {
+    if (FINAL.includes(reason)) {
       this.announce(reason, 0);
       return;
     }

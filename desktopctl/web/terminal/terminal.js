@@ -3,6 +3,8 @@
 import { Terminal } from 'xterm';
 import { Bar } from '../shared/bar.js';
 import { Link, looksOnly, socketURL } from '../shared/link.js';
+import { TextInput } from '../shared/textinput.js';
+import { follow } from './cursor.js';
 import { fit } from './fit.js';
 import { Flow } from './flow.js';
 
@@ -43,7 +45,9 @@ const term = new Terminal({
 term.open(box);
 
 const encoder = new TextEncoder();
-const link = new Link(new Bar(document.getElementById('bar')), open);
+const bar = new Bar(document.getElementById('bar'));
+if (viewOnly) bar.watching();
+const link = new Link(bar, open);
 let socket = null; // while it is open
 let queue = []; // typed before that
 let queued = 0;
@@ -111,6 +115,16 @@ if (term.onData) {
   term.onBinary?.((text) => send(INPUT, Uint8Array.from(text, (c) => c.charCodeAt(0))));
 } else {
   term.on('data', typed);
+}
+
+// xterm.js knows input methods in its own way, and loses or doubles text that
+// comes otherwise or quickly, more so in its older versions.
+if (!viewOnly) {
+  new TextInput(term.textarea, {
+    text: (text) => typed(text.replace(/\r?\n/g, '\r')),
+    erase: (count) => typed('\x7f'.repeat(count)),
+    begin: () => follow(term, box, term.textarea),
+  });
 }
 
 // Ctrl+Shift+C copies, Ctrl+Shift+V pastes, as in other terminals: Ctrl+C and

@@ -3,28 +3,34 @@ import RFB from 'novnc/core/rfb.js';
 import { Bar } from '../shared/bar.js';
 import { Link, looksOnly, option, socketURL } from '../shared/link.js';
 import { Clipboard } from './clipboard.js';
+import { Field } from './field.js';
+import { GlassKeyboard } from './glass.js';
 
 const screen = document.getElementById('screen');
 const viewOnly = looksOnly();
 document.body.dataset.mode = viewOnly ? 'view' : 'control';
 const clipboard = new Clipboard();
-let typing = false;
-const link = new Link(new Bar(document.getElementById('bar')), open);
+const field = viewOnly ? null : new Field(document.getElementById('field'), screen);
+if (field) new GlassKeyboard(document.getElementById('keys'), field);
+const bar = new Bar(document.getElementById('bar'));
+if (viewOnly) bar.watching();
+const link = new Link(bar, open);
 
 function open() {
   const rfb = new RFB(screen, socketURL('websockify'), { shared: true });
   rfb.viewOnly = viewOnly;
   rfb.scaleViewport = option('resize') !== 'off';
   rfb.background = 'transparent';
+  rfb.focusOnClick = false; // the field has the focus, and keeps it when the canvas goes
 
-  // The canvas goes with the connection, and the focus with it. Who has been
-  // typing goes on typing; who is elsewhere by now is not pulled here.
   rfb.addEventListener('connect', () => {
     link.opened();
-    clipboard.attach(viewOnly ? null : rfb);
-    if (typing && document.hasFocus()) rfb.focus();
+    if (!field) return;
+    field.rfb = rfb;
+    clipboard.attach(rfb);
   });
   rfb.addEventListener('disconnect', () => {
+    if (field) field.rfb = null;
     clipboard.attach(null);
     link.closed();
   });
@@ -33,7 +39,5 @@ function open() {
     document.title = event.detail.name || 'Desktop';
   });
 }
-
-screen.addEventListener('focusin', () => (typing = true));
 
 link.start();
