@@ -37,7 +37,7 @@ func becomeGuest(cfg Config) error {
 		return apierror.Wrap(err, apierror.Internal, "run_dir", "the run directory %s cannot be made", cfg.RunDir)
 	}
 	if err := unix.Access(cfg.RunDir, unix.W_OK); err != nil {
-		return apierror.Wrap(err, apierror.Internal, "run_dir", "the run directory %s must belong to uid %d", cfg.RunDir, guestUID)
+		return apierror.Wrap(err, apierror.Internal, "run_dir", "the run directory %s must be writable for uid %d", cfg.RunDir, guestUID)
 	}
 	return makeSocketDir()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -115,18 +116,43 @@ func (s *Stack) startDisplay(ctx context.Context, req StartRequest) (Resolution,
 	return want, g.Wait()
 }
 
-// awaitFront waits until port 9222 answers. Who holds it, podd or our viewer,
-// is theirs to settle.
+// awaitFront waits until port 9222 leads to the browser. Who holds it, podd or
+// our viewer, is theirs to settle. Anybody else is in the way.
 func (s *Stack) awaitFront(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
-	err := daemon.Poll(ctx, func(ctx context.Context) error {
-		return httpAnswers(ctx, "http://"+loopbackAddr(frontPort).String()+"/json/version")
-	})
-	if err != nil {
+	if s.frontLeads(ctx, patience) == nil {
+		return nil
+	}
+	var viewer int
+	if p := s.alive[websockify]; p != nil {
+		viewer = p.Pid
+	}
+	if e, ok := errors.AsType[*daemon.ListenerError](daemon.Vacant(loopbackAddr(frontPort))); ok && e.Pid != 0 && e.Pid != viewer {
+		return apierror.Wrap(e, apierror.Conflict, "port_in_use", "DevTools clients need port %d, but %v", frontPort, e)
+	}
+	if err := s.frontLeads(ctx, startPatience); err != nil {
 		return apierror.Wrap(err, apierror.Unavailable, "cdp_front", "port %d does not lead to the browser", frontPort)
 	}
 	return nil
+}
+
+// frontLeads returns nil when port 9222 leads to the browser that runs.
+func (s *Stack) frontLeads(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	front := chrome.DevTools(loopbackAddr(frontPort).String())
+	return daemon.Poll(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, answerPatience)
+		defer cancel()
+		want, err := s.devtools.Browser(ctx)
+		if err != nil {
+			return err
+		}
+		got, err := front.Browser(ctx)
+		if err == nil && got != want {
+			err = errors.New("it leads to another browser")
+		}
+		return err
+	})
 }
 
 // lock takes the lock that start and stop share. It is given back by the

@@ -25,7 +25,7 @@ func TestForeignPorts(t *testing.T) {
 	if !enter(t) {
 		return
 	}
-	for _, port := range []int{8080, 7681, 9223} {
+	for _, port := range []int{8080, 7681, 9222, 9223} {
 		t.Run(fmt.Sprint(port), func(t *testing.T) {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if err != nil {

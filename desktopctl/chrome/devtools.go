@@ -62,13 +62,11 @@ func (d DevTools) Activate(ctx context.Context, id string) error {
 // written to disk. It returns when the browser has taken note, not when it is
 // gone.
 func (d DevTools) Close(ctx context.Context) error {
-	var version struct {
-		URL string `json:"webSocketDebuggerUrl"`
-	}
-	if err := d.get(ctx, http.MethodGet, "/json/version", &version); err != nil {
+	address, err := d.browser(ctx)
+	if err != nil {
 		return err
 	}
-	conn, _, err := websocket.Dial(ctx, version.URL, &websocket.DialOptions{HTTPClient: client})
+	conn, _, err := websocket.Dial(ctx, address.String(), &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		return fmt.Errorf("devtools: %w", err)
 	}
@@ -82,6 +80,31 @@ func (d DevTools) Close(ctx context.Context) error {
 		return fmt.Errorf("devtools: %w", err)
 	}
 	return nil
+}
+
+// Browser names the run of the browser that the port leads to: no two have the
+// same name.
+func (d DevTools) Browser(ctx context.Context) (string, error) {
+	address, err := d.browser(ctx)
+	if err != nil {
+		return "", err
+	}
+	return address.Path, nil
+}
+
+// browser is where the browser itself, rather than a page, takes commands.
+func (d DevTools) browser(ctx context.Context) (*url.URL, error) {
+	var version struct {
+		URL string `json:"webSocketDebuggerUrl"`
+	}
+	if err := d.get(ctx, http.MethodGet, "/json/version", &version); err != nil {
+		return nil, err
+	}
+	address, err := url.Parse(version.URL)
+	if err != nil {
+		return nil, fmt.Errorf("devtools: %w", err)
+	}
+	return address, nil
 }
 
 func (d DevTools) get(ctx context.Context, method, path string, into any) error {
