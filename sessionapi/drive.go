@@ -208,8 +208,12 @@ func (s *Service) update(ctx context.Context, id session.ID, w Write, change fun
 		if err != nil {
 			return nil, err
 		}
+		state := e.Record.State
 		if err := change(e.Record); err != nil {
 			return nil, err
+		}
+		if e.Record.State != state {
+			e.Record.StateSince = s.clock.now()
 		}
 		// Most calls for a URL change nothing, and a write makes every edge
 		// look the sandbox up again.

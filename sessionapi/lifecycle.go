@@ -48,6 +48,7 @@ func (s *Service) newRecord(tmpl Template, req CreateRequest) *session.Record {
 		Template:       req.Template,
 		Runtime:        s.runtime.Name(),
 		State:          session.Creating,
+		StateSince:     now,
 		Gen:            1,
 		Incarnation:    1,
 		MasterKey:      s.keys.Master.Signing().ID,

@@ -27,6 +27,7 @@ type sandboxView struct {
 	Metadata    map[string]string `json:"metadata"`
 
 	Reason        string    `json:"reason,omitempty"`
+	StateSince    time.Time `json:"stateSince,omitzero"`
 	CreatedAt     time.Time `json:"createdAt"`
 	Runtime       string    `json:"runtime"`
 	Gen           int64     `json:"gen"`
@@ -59,6 +60,7 @@ func (a *api) view(rec *session.Record) sandboxView {
 		EndAt:         rec.EndAt,
 		Metadata:      rec.Metadata,
 		Reason:        rec.Reason,
+		StateSince:    rec.StateSince,
 		CreatedAt:     rec.CreatedAt,
 		Runtime:       rec.Runtime,
 		Gen:           rec.Gen,

@@ -81,6 +81,8 @@ type Record struct {
 	Standby string `json:"standby,omitempty"`
 	// Reason says in words why State is Failed, or Paused although nobody asked.
 	Reason string `json:"reason,omitempty"`
+	// StateSince is when the sandbox came into State.
+	StateSince time.Time `json:"state_since,omitzero"`
 
 	// Gen starts at 1 and is raised by revoking panels only.
 	Gen int64 `json:"gen"`

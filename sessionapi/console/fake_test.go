@@ -48,6 +48,7 @@ type box struct {
 	Template  string            `json:"templateID"`
 	State     string            `json:"state"`
 	Reason    string            `json:"reason,omitempty"`
+	Since     time.Time         `json:"stateSince"`
 	StartedAt time.Time         `json:"startedAt"`
 	EndAt     time.Time         `json:"endAt"`
 	AutoPause bool              `json:"autoPause"`
@@ -126,7 +127,7 @@ func (f *fakeAPI) change(fn func()) {
 // add puts a sandbox there that has run for a while.
 func (f *fakeAPI) add(id, template, state string) *box {
 	b := &box{
-		ID: id, Template: template, State: state,
+		ID: id, Template: template, State: state, Since: time.Now().Add(-3 * time.Minute),
 		StartedAt: time.Now().Add(-12 * time.Minute), EndAt: time.Now().Add(48*time.Minute + 30*time.Second),
 	}
 	f.change(func() { f.sandboxes = append(f.sandboxes, b) })

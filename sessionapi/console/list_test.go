@@ -35,13 +35,17 @@ func TestTheListSaysWhatComesNext(t *testing.T) {
 	})
 	broken := f.add("fa11ed00000000000005", "base", "failed")
 	f.change(func() { broken.Reason = "the image cannot be pulled" })
-	f.add(pausedID, "desktop", "paused")
+	ended := f.add(pausedID, "desktop", "paused")
 	p.enter(f, "")
 	p.sees(rowOf(desktopID), "pauses in 2 hours 5 minutes")
 	p.sees(rowOf("fa11ed00000000000005"), "the image cannot be pulled")
-	p.sees(rowOf(pausedID), "12 minutes ago") // when it was made; since when it is paused, nobody said
-	f.change(func() { paused.State = "paused" })
+	p.sees(rowOf(pausedID)+" .badge", "3 minutes ago")
+	f.change(func() {
+		paused.State, paused.Since = "paused", time.Now()
+		ended.Reason = "it ended by itself"
+	})
 	p.sees(rowOf(desktopID)+" .badge", "just now")
+	p.sees(rowOf(pausedID)+" .badge", "3 minutes ago: it ended by itself")
 }
 
 func TestTheListOffersWhatEachStateAllows(t *testing.T) {

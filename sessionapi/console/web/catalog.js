@@ -27,9 +27,6 @@ export class Catalog extends EventTarget {
   /** Changes are told as they happen. */
   get live() { return this.#following; }
 
-  /** When a sandbox came into its state, in milliseconds; null when it was so before anyone looked. */
-  since(id) { return this.#since.get(id) ?? null; }
-
   #api;
   #timer = 0;
   #abort = null;
@@ -37,7 +34,6 @@ export class Catalog extends EventTarget {
   #running = false;
   #stream = null;
   #following = false;
-  #since = new Map();
   #onvisibility = () => (document.hidden ? this.#rest() : this.refresh());
 
   constructor(api) {
@@ -154,10 +150,6 @@ export class Catalog extends EventTarget {
   }
 
   #show(items) {
-    for (const item of items) {
-      const known = this.find(item.sandboxID);
-      if (known && known.state !== item.state) this.#since.set(item.sandboxID, this.#api.now());
-    }
     const since = (item) => Date.parse(made(item) ?? '') || 0;
     this.items = items.sort((a, b) => since(b) - since(a) || a.sandboxID.localeCompare(b.sandboxID));
     this.dispatchEvent(new Event('change'));

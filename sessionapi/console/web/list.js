@@ -33,13 +33,13 @@ class Row {
       el('span', { class: 'cell tools' }, this.#tools.map(([, node]) => node)));
   }
 
-  show(item, since, now) {
+  show(item, now) {
     this.#item = item;
     this.#id.href = `#/sandboxes/${encodeURIComponent(item.sandboxID)}`;
     setText(this.#id, item.sandboxID);
     setText(this.#note, labels(item.metadata));
     this.#note.title = labels(item.metadata);
-    this.#badge.show(item, since, now);
+    this.#badge.show(item, now);
     setText(this.#template, printable(item.alias || item.templateID));
     setText(this.#age, ago(made(item), now));
     this.#age.title = moment(made(item));
@@ -103,7 +103,7 @@ export function listView(app) {
     items.forEach((item, n) => {
       let row = rows.get(item.sandboxID);
       if (!row) rows.set(item.sandboxID, row = new Row(app));
-      row.show(item, app.catalog.since(item.sandboxID), now);
+      row.show(item, now);
       if (list.children[n] !== row.node) list.insertBefore(row.node, list.children[n] ?? null);
     });
   }

@@ -63,7 +63,7 @@ export function sandboxView(app, id) {
       return;
     }
     const now = app.api.now();
-    state.show(item, app.catalog.since(id), now);
+    state.show(item, now);
     showFacts(facts, item, now);
     if (shown === item.state) return;
     const first = !shown;

@@ -24,10 +24,11 @@ export function stateWord(state) {
 }
 
 /**
- * What goes with the word: "ends in 2 hours", "3 minutes ago", why it failed.
+ * What goes with the word: "ends in 2 hours", "3 minutes ago", why it failed or
+ * is paused although nobody asked for it.
  * soon is set when little time is left; title has the exact time.
  */
-export function story(item, since, now) {
+export function story(item, now) {
   if (item.state === 'running') {
     const left = secondsLeft(item.endAt, now);
     if (left === null) return { words: '', title: '', soon: false };
@@ -37,19 +38,20 @@ export function story(item, since, now) {
       soon: left < 60,
     };
   }
-  if (item.state === 'failed') return { words: item.reason ?? '', title: item.reason ?? '', soon: false };
-  return { words: since ? ago(since, now) : '', title: since ? moment(since) : '', soon: false };
+  const words = [item.state === 'paused' && ago(item.stateSince, now), item.reason];
+  const title = [moment(item.stateSince), item.reason];
+  return { words: words.filter(Boolean).join(': '), title: title.filter(Boolean).join(': '), soon: false };
 }
 
-/** A badge with a show(item, since, now) method: the state and what goes with it. */
+/** A badge with a show(item, now) method: the state and what goes with it. */
 export function badge() {
   const word = el('span', { class: 'word' });
   const words = el('span', { class: 'story' });
   const node = el('span', { class: 'badge' }, el('span', { class: 'dot' }), word, words);
-  node.show = (item, since, now) => {
+  node.show = (item, now) => {
     node.dataset.state = isMoving(item.state) ? 'moving' : item.state;
     setText(word, stateWord(item.state));
-    const told = story(item, since, now);
+    const told = story(item, now);
     setText(words, told.words);
     words.title = told.title;
     words.classList.toggle('soon', told.soon);
