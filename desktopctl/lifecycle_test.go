@@ -199,6 +199,51 @@ func TestHealsOnlyTheDead(t *testing.T) {
 	}
 }
 
+// A VNC server that is killed leaves its shared memory behind, of which the
+// kernel has only so much.
+func TestKilledVNCLeavesNoMemory(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	before := start(t)
+	made := 0
+	for _, piece := range sharedMemory(t) {
+		if piece.maker == before.Pids["vnc"] {
+			made++
+		}
+	}
+	kill(t, before.Pids["vnc"])
+	after := start(t)
+	for _, piece := range sharedMemory(t) {
+		if piece.maker == before.Pids["vnc"] {
+			t.Errorf("of %d pieces the dead server (pid %d) made, %d is left", made, before.Pids["vnc"], piece.id)
+		}
+	}
+	if after.Pids["vnc"] == before.Pids["vnc"] {
+		t.Error("the server was not killed")
+	}
+}
+
+// segment is a piece of System V shared memory.
+type segment struct{ id, maker int }
+
+func sharedMemory(t *testing.T) []segment {
+	t.Helper()
+	list, err := os.ReadFile("/proc/sysvipc/shm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []segment
+	for line := range strings.Lines(string(list)) {
+		var key, mode, size int64
+		var s segment
+		if n, _ := fmt.Sscan(line, &key, &s.id, &mode, &size, &s.maker); n == 5 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 func TestReplacesTheHung(t *testing.T) {
 	if !enter(t) {
 		return

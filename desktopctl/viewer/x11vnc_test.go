@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -26,7 +28,9 @@ func start(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		cmd.Process.Signal(syscall.SIGTERM) // x11vnc gives its shared memory back
+		late := time.AfterFunc(testutil.Patience, func() { cmd.Process.Kill() })
+		defer late.Stop()
 		cmd.Wait()
 	})
 }

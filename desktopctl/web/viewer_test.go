@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -28,7 +30,9 @@ func start(t *testing.T, cmd *exec.Cmd) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { defer close(done); cmd.Wait() }()
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		cmd.Process.Signal(syscall.SIGTERM) // x11vnc gives its shared memory back
+		late := time.AfterFunc(testutil.Patience, func() { cmd.Process.Kill() })
+		defer late.Stop()
 		<-done
 	})
 	return done
