@@ -35,7 +35,7 @@ func (p *program) keepRedis(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.redis.done:
+		case <-p.redis.done: // closed also when the last try came to nothing
 		}
 		now := time.Now()
 		ends = slices.DeleteFunc(append(ends, now), func(t time.Time) bool { return now.Sub(t) > redisWindow })
@@ -44,16 +44,20 @@ func (p *program) keepRedis(ctx context.Context) error {
 		}
 		p.log.Error("the embedded redis-server ended, starting it anew", zap.String("log", p.redis.logPath))
 		again, err := startRedis(ctx, filepath.Dir(p.redis.socket))
-		if ctx.Err() != nil && err != nil {
+		switch {
+		case err == nil:
+			p.redis = again
+			p.log.Info("the embedded redis-server is back")
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case !errors.Is(err, errRedisEnded):
 			return fmt.Errorf("the embedded redis-server ended: %w", err)
 		}
-		p.redis = again
-		p.log.Info("the embedded redis-server is back")
 	}
 }
+
+// errRedisEnded is why a server did not come up that started and ended.
+var errRedisEnded = errors.New("it ended")
 
 // embeddedRedis is a redis-server child. One goroutine waits for its end and
 // closes done.
@@ -140,7 +144,7 @@ func (r *embeddedRedis) awaitAnswer(ctx context.Context, client *redis.Client) e
 		select {
 		case <-tick.C:
 		case <-r.done:
-			return errors.New("it ended")
+			return errRedisEnded
 		case <-ctx.Done():
 			return err
 		}
