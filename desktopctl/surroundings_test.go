@@ -102,12 +102,12 @@ func TestSocketDirectory(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(runDir, 0o755), os.Chown(runDir, 1000, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	for name, uid := range map[string]int{"root": 0, "the guest": 1000} {
+	for _, uid := range []int{0, 1000} { // root makes the guest's home as well
 		if err := os.RemoveAll("/tmp/.X11-unix"); err != nil {
 			t.Fatal(err)
 		}
 		if code, r, output := ctlAs(uid, "start"); code != 0 || r.Status != "running" {
-			t.Errorf("as %s: exit code %d, %s", name, code, output)
+			t.Errorf("as uid %d: exit code %d, %s", uid, code, output)
 		}
 		ctl("stop")
 	}
