@@ -41,12 +41,14 @@ func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) 
 	if len(args) > 0 {
 		return nil, apierror.New(apierror.Invalid, "invalid_arguments", "viewer takes no arguments")
 	}
+	server := vncServers[cfg.VNC]
 	page := viewer.New(viewer.Options{
 		WebDir:  cfg.pages("viewer"),
-		Unicode: vncServers[cfg.VNC].unicode,
+		Unicode: server.unicode,
 		// A page may be quicker than the VNC server, which starts beside us:
 		// waiting shows the first picture sooner than the page's next try.
-		RFB: viewer.Dial(cfg.vncSocket()),
+		RFB:  viewer.Dial(cfg.vncSocket()),
+		Keys: server.giveKeys(),
 	})
 	// The front is tried first: a viewer that answers has had its chance.
 	first, err := listen(frontPort)

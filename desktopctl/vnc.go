@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cubeplexai/cubepod/desktopctl/daemon"
 	"github.com/cubeplexai/cubepod/desktopctl/x11"
@@ -26,6 +27,8 @@ type vncServer struct {
 	files uint64
 	// unicode says that clipboard text may be more than Latin-1.
 	unicode bool
+	// rereads says that it sees what others do to the keyboard map.
+	rereads bool
 }
 
 // vncServers are the ones to choose from, by the name in the settings. See the
@@ -69,6 +72,7 @@ var vncServers = map[string]vncServer{
 		},
 		files:   1024,
 		unicode: true,
+		rereads: true,
 	},
 }
 
@@ -96,6 +100,39 @@ func (s *Stack) prepareVNC() (daemon.Spec, error) {
 		Args:      append([]string{path}, server.args(s.cfg.vncSocket())...),
 		OpenFiles: server.files,
 	}, nil
+}
+
+// keysPatience is how long the display's programs get to read a new keyboard
+// map. None of them tells that it has.
+const keysPatience = 100 * time.Millisecond
+
+// giveKeys gives characters keys of their own, before the VNC server presses
+// them, and waits until programs know. It is nil for a server that would not
+// find those keys, and has to give its own.
+func (s vncServer) giveKeys() func(context.Context, []uint32) error {
+	if !s.rereads {
+		return nil
+	}
+	spare := new(x11.SpareKeys)
+	return func(ctx context.Context, symbols []uint32) error {
+		ctx, cancel := context.WithTimeout(ctx, answerPatience)
+		defer cancel()
+		conn, err := x11.Dial(ctx, display)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		changed, err := spare.Give(conn, symbols)
+		if err != nil || !changed {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(keysPatience):
+			return nil
+		}
+	}
 }
 
 // vncReady is ready when the server sends its banner and lets us go on: one

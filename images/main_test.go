@@ -31,6 +31,7 @@ var inside = map[string]func(args []string) error{
 	"chromedp": chromedpTitle,
 	"scan":     scanPort,
 	"site":     serveSite,
+	"type":     typeText,
 }
 
 func TestMain(m *testing.M) {

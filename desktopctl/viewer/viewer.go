@@ -41,6 +41,9 @@ type Options struct {
 	RFB func(context.Context) (net.Conn, error)
 	// Unicode says that the VNC server takes clipboard text beyond Latin-1.
 	Unicode bool
+	// Keys sees to it that characters have keys, given by their keysyms, before
+	// the VNC server is to press them. With nil there is no such help.
+	Keys func(context.Context, []uint32) error
 	// Heartbeat is how often a viewer is pinged; zero means [web.Heartbeat].
 	Heartbeat time.Duration
 }
@@ -68,6 +71,9 @@ func New(opts Options) *Viewer {
 	v.life, v.end = context.WithCancel(context.Background())
 	v.mux.HandleFunc("GET /websockify", v.websockify)
 	v.mux.HandleFunc("GET /settings.json", v.settings)
+	if opts.Keys != nil {
+		v.mux.HandleFunc("POST /keys", v.keys)
+	}
 	v.mux.Handle("/", web.Pages(opts.WebDir, "/{$}", "/vnc.html", "/vnc_lite.html"))
 	return v
 }

@@ -4,6 +4,7 @@
 import keysyms from 'novnc/core/input/keysymdef.js';
 import { TextInput } from '../shared/textinput.js';
 
+const SHIFT = 0xffe1;
 const KEYSYMS = { '\b': 0xff08, '\t': 0xff09, '\n': 0xff0d };
 
 export class Field {
@@ -53,7 +54,11 @@ export class Field {
 
   type(text) {
     for (const c of text.replaceAll('\r\n', '\n')) {
+      // A server that sees a capital without Shift presses Caps Lock.
+      const capital = c >= 'A' && c <= 'Z';
+      if (capital) this.rfb?.sendKey(SHIFT, null, true);
       this.rfb?.sendKey(KEYSYMS[c] ?? keysyms.lookup(c.codePointAt(0)), null);
+      if (capital) this.rfb?.sendKey(SHIFT, null, false);
     }
   }
 }

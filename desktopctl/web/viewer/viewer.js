@@ -5,6 +5,7 @@ import { Link, looksOnly, option, socketURL } from '../shared/link.js';
 import { Clipboard } from './clipboard.js';
 import { Field } from './field.js';
 import { GlassKeyboard } from './glass.js';
+import { Keys } from './keys.js';
 
 const screen = document.getElementById('screen');
 const viewOnly = looksOnly();
@@ -26,6 +27,7 @@ function open() {
   rfb.addEventListener('connect', () => {
     link.opened();
     if (!field) return;
+    new Keys(rfb);
     field.rfb = rfb;
     clipboard.attach(rfb);
   });
