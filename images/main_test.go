@@ -29,6 +29,7 @@ const (
 // argument of this very program.
 var inside = map[string]func(args []string) error{
 	"chromedp": chromedpTitle,
+	"resize":   resizeScreen,
 	"scan":     scanPort,
 	"site":     serveSite,
 	"type":     typeText,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
@@ -40,15 +39,9 @@ func typeText([]string) error {
 	if _, err := chromedp.Call(desktop, page.BringToFront, cdp.Empty{}); err != nil {
 		return err
 	}
-	person, cancelPerson := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU)...)
-	defer cancelPerson()
-	viewer, cancelViewer := chromedp.NewContext(person)
-	defer cancelViewer()
-	if err := chromedp.Do(viewer, chromedp.Navigate("http://127.0.0.1:8080/")); err != nil {
-		return fmt.Errorf("the viewer: %w", err)
-	}
-	if err := becomes(viewer, `document.querySelector("canvas")?.width > 0 && document.getElementById("bar").hidden`, "true"); err != nil {
+	viewer, closeViewer, err := openViewer(ctx)
+	defer closeViewer()
+	if err != nil {
 		return err
 	}
 	if err := chromedp.Do(viewer, chromedp.MouseClickXY(400, 400)); err != nil {
@@ -90,26 +83,4 @@ func types(viewer, desktop context.Context, text string) error {
 	}
 	_, err := chromedp.Run(desktop, chromedp.Evaluate[string](`document.querySelector("textarea").value = ""`))
 	return err
-}
-
-// becomes waits for an expression of a page to give want.
-func becomes(tab context.Context, expression, want string) error {
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		got, err := chromedp.Run(tab, chromedp.Evaluate[string]("String("+expression+")"))
-		if err != nil {
-			return fmt.Errorf("%s: %w", expression, err)
-		}
-		if got == want {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return fmt.Errorf("%s is %q, want %q", expression, got, want)
-		}
-	}
 }
