@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -26,12 +28,14 @@ const (
 // vncServer is a VNC server that keeps what it is told. It offers the extended
 // clipboard, as both TigerVNC and x11vnc's library do.
 type vncServer struct {
-	t   *testing.T
-	cut chan string // what it is given to paste
+	t       *testing.T
+	cut     chan string  // what it is given to paste
+	viewers atomic.Int32 // that have got as far as a picture
 
-	mu    sync.Mutex // guards the fields below
-	typed strings.Builder
-	held  map[uint32]bool // keys that are down
+	mu     sync.Mutex // guards the fields below
+	typed  strings.Builder
+	held   map[uint32]bool // keys that are down
+	clicks []int           // where the pointer was with a button down, from the left
 }
 
 func newVNCServer(t *testing.T) *vncServer {
@@ -73,6 +77,13 @@ func (s *vncServer) taken() (string, int) {
 	return s.typed.String(), len(s.held)
 }
 
+// clicked says where the pointer was seen with a button down, from the left.
+func (s *vncServer) clicked() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.clicks)
+}
+
 func (s *vncServer) serve(conn net.Conn) {
 	defer conn.Close()
 	read := func(n int) []byte {
@@ -94,7 +105,8 @@ func (s *vncServer) serve(conn net.Conn) {
 	read(1)
 	conn.Write(append([]byte{2, 128, 1, 224, 32, 24, 0, 1, 0, 255, 0, 255, 0, 255, 16, 8, 0, 0, 0, 0, 0, 0, 0, 4}, "test"...))
 	extended(clipCaps|clipRequest|clipPeek|clipNotify|clipProvide|clipText, 0, 16, 0, 0)
-	rest := map[byte]int{0: 19, 3: 9, 5: 5} // messages of one length
+	s.viewers.Add(1)
+	rest := map[byte]int{0: 19, 3: 9} // messages of one length
 	for {
 		kind := read(1)
 		if kind == nil {
@@ -112,6 +124,16 @@ func (s *vncServer) serve(conn net.Conn) {
 				return
 			}
 			s.key(body[0] != 0, binary.BigEndian.Uint32(body[3:]))
+		case 5:
+			body := read(5)
+			if body == nil {
+				return
+			}
+			if body[0] != 0 {
+				s.mu.Lock()
+				s.clicks = append(s.clicks, int(binary.BigEndian.Uint16(body[1:])))
+				s.mu.Unlock()
+			}
 		case 6:
 			head := read(7)
 			if head == nil {
