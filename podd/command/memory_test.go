@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -256,4 +257,47 @@ func TestWait(t *testing.T) {
 	}()
 	c.Kill()
 	<-woken
+}
+
+// A disk that is full, or becomes so, takes the end of an output and leaves its
+// beginning.
+func TestOutputOnAFullDisk(t *testing.T) {
+	testutil.NeedRoot(t)
+	const wrote = 300_000
+	for name, free := range map[string]int64{"nothing": 0, "less than memory": 8 << 10, "some of it": 100 << 10} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "none", dir).CombinedOutput(); err != nil {
+				testutil.Skip(t, fmt.Sprintf("mount: %s", out))
+			}
+			t.Cleanup(func() { exec.Command("umount", "-l", dir).Run() })
+			m := open(t, dir)
+			t.Cleanup(func() { m.Close() })                // which may not find room either
+			run(t, m, poddapi.RunRequest{Command: "true"}) // ids are written down in advance
+			filler := make([]byte, 1<<20)
+			_ = os.WriteFile(dir+"/filler", filler, 0o600) // as much as there is room for
+			if s, err := os.Stat(dir + "/filler"); err != nil || os.Truncate(dir+"/filler", s.Size()-free) != nil {
+				t.Fatalf("the disk was not filled: %v", err)
+			}
+
+			c := start(t, m, poddapi.RunRequest{Command: fmt.Sprintf("seq 1000000 | head -c %d", wrote)})
+			<-c.Done()
+			s := c.Status()
+			out, _, err := c.Read(0, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !s.Truncated || s.Cursor != wrote || exit(s) != 0 {
+				t.Errorf("got %+v", s)
+			}
+			var want bytes.Buffer
+			for i := 1; want.Len() < wrote; i++ {
+				fmt.Fprintln(&want, i)
+			}
+			least := max(32<<10, int(free)/2)
+			if len(out) < least || len(out) >= wrote || !bytes.HasPrefix(want.Bytes(), out) {
+				t.Errorf("%d bytes are left of %d, want the first %d at least", len(out), wrote, least)
+			}
+		})
+	}
 }

@@ -66,17 +66,33 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lengthen moves a short output to its file and adds p.
+// lengthen moves a short output to its file and adds p. When the disk does not
+// take it, as much as a short output has stays in memory.
 func (o *output) lengthen(p []byte) {
-	f, err := os.OpenFile(o.spill, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	fits := smallOutput - len(o.mem)
+	o.mem = append(o.mem, p[:fits]...)
+	f, err := spill(o.spill, o.mem)
 	if err != nil {
-		o.lose(o.end, err) // o.mem stays readable
+		o.lose(smallOutput, err)
 		return
 	}
-	o.file, o.long = f, true
-	o.store(o.mem, 0)
-	o.mem = nil
-	o.store(p, o.end)
+	o.file, o.long, o.mem = f, true, nil
+	o.store(p[fits:], smallOutput)
+}
+
+// spill makes the file of a long output, which begins with head. It leaves no
+// file behind that is not whole.
+func spill(name string, head []byte) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(head, 0); err != nil {
+		f.Close()
+		os.Remove(name)
+		return nil, err
+	}
+	return f, nil
 }
 
 // store writes p, which belongs at offset at, into the file.
@@ -88,9 +104,9 @@ func (o *output) store(p []byte, at int64) {
 			pos, room = keptHead+slot, keptTail-slot
 		}
 		n := min(int64(len(p)), room)
-		if _, err := o.file.WriteAt(p[:n], pos); err != nil {
+		if wrote, err := o.file.WriteAt(p[:n], pos); err != nil {
 			// A ring that was being overwritten is no longer of one piece.
-			o.lose(min(at, keptHead), err)
+			o.lose(min(at+int64(wrote), keptHead), err)
 			return
 		}
 		p, at = p[n:], at+n
