@@ -128,6 +128,9 @@ func (s *Stack) spawn(ctx context.Context, c component) (*daemon.Process, error)
 			return nil, s.launchError(c, err)
 		}
 	}
+	if err := checkRoom(s.cfg); err != nil {
+		return nil, err
+	}
 	if err := s.dir.Reclaim(c.name); err != nil {
 		s.logf("%s: %v", c.name, err)
 	}

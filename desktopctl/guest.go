@@ -70,34 +70,54 @@ func makeDirsAsRoot(cfg Config) error {
 		return err
 	}
 	// The parent of the run directory holds files of root's, too.
-	if err := os.MkdirAll(filepath.Dir(cfg.RunDir), 0o755); err != nil {
+	if err := makeDirAsRoot(filepath.Dir(cfg.RunDir), 0); err != nil {
 		return err
 	}
-	if err := makeGuestDir(cfg.RunDir, 0o700); err != nil {
+	if err := makeDirAsRoot(cfg.RunDir, guestUID); err != nil {
 		return err
 	}
-	return makeGuestDir(cfg.ProfileDir, 0o700)
+	return makeDirAsRoot(cfg.ProfileDir, guestUID)
 }
 
-// makeGuestDir makes path and its missing parents, each the guest user's own.
-func makeGuestDir(path string, mode fs.FileMode) error {
-	if _, err := os.Lstat(path); err == nil {
-		return nil
+// makeDirAsRoot makes path and its missing parents. The first one it makes for
+// the guest's user is the last one it makes: what lies in a directory of
+// somebody else's than root's is for its owner to make, since its names may
+// lead anywhere.
+func makeDirAsRoot(path string, owner int) error {
+	path = filepath.Clean(path)
+	dir := "/"
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		dir = filepath.Join(dir, name)
+		info, err := os.Lstat(dir)
+		if err == nil {
+			if s, ok := info.Sys().(*syscall.Stat_t); !ok || s.Uid != 0 {
+				return nil
+			}
+			continue
+		}
+		mode := fs.FileMode(0o755)
+		if dir == path && owner != 0 {
+			mode = 0o700
+		}
+		if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if owner != 0 {
+			return giveAway(dir, owner)
+		}
 	}
-	if err := makeGuestDir(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	// Given away through the open directory: the parent may be the user's,
-	// who could put a link to something else in its place.
-	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return nil
+}
+
+// giveAway gives a directory that was just made to owner. It goes through the
+// open directory: in a place like /tmp a link could be put there instead.
+func giveAway(dir string, owner int) error {
+	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", dir, err)
 	}
 	defer unix.Close(fd)
-	return unix.Fchown(fd, guestUID, guestGID)
+	return unix.Fchown(fd, owner, owner)
 }
 
 // makeSocketDir makes the directory of the X server's socket, which a fresh

@@ -199,6 +199,31 @@ func TestHealsOnlyTheDead(t *testing.T) {
 	}
 }
 
+// An X server that was reset, as one whose first start was killed half-way, has
+// the largest screen there is. Nobody asked for that.
+func TestSizeAfterReset(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	for _, want := range []string{"1280x800x24", "1024x768x24"} {
+		args := []string{"--resolution", want}
+		if want == "1280x800x24" {
+			args = nil // the default
+		}
+		before := start(t, args...)
+		if err := unix.Kill(before.Pids["xvfb"], unix.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "the X server has reset itself", func() bool {
+			_, status, _ := ctl("status")
+			return status.Resolution == "3840x2160x24"
+		})
+		if after := start(t); after.Resolution != want {
+			t.Errorf("after a reset: resolution %s, want %s", after.Resolution, want)
+		}
+	}
+}
+
 // A VNC server that is killed leaves its shared memory behind, of which the
 // kernel has only so much.
 func TestKilledVNCLeavesNoMemory(t *testing.T) {

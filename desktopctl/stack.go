@@ -62,9 +62,6 @@ func (s *Stack) Start(ctx context.Context, req StartRequest) (*Report, error) {
 		return nil, err
 	}
 	defer unlock()
-	if err := checkRoom(s.cfg); err != nil {
-		return nil, err
-	}
 	began := time.Now()
 	s.found = s.dir.Find(components...)
 

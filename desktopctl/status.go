@@ -44,5 +44,9 @@ func (s *Stack) Status(ctx context.Context) *Report {
 			s.setAlive(ttyd, p)
 		}
 	}
-	return newReport(s.resolution(ctx), s.alivePids())
+	size, ok := s.screen(ctx)
+	if !ok {
+		size = s.remembered()
+	}
+	return newReport(size, s.alivePids())
 }

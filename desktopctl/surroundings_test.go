@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +92,58 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("exit code %d, %s", code, output)
 			}
 		})
+	}
+}
+
+// A desktop that runs is not in need of room.
+func TestDiskFullLater(t *testing.T) {
+	if !enterAsRoot(t) {
+		return
+	}
+	for _, dir := range []string{runDir, profile} {
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chown(dir, 1000, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,uid=1000,gid=1000,mode=0700"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		ctl("stop")
+		for _, dir := range []string{runDir, profile} {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	before := start(t)
+	for _, dir := range []string{runDir, profile} {
+		if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 128<<20), 0o644); err == nil {
+			t.Fatal("the disk is not full")
+		}
+	}
+	if after := start(t); !maps.Equal(before.Pids, after.Pids) {
+		t.Errorf("pids %v became %v", before.Pids, after.Pids)
+	}
+}
+
+// Root makes nothing where a link of the guest's leads.
+func TestRootFollowsNoLink(t *testing.T) {
+	if !enterAsRoot(t) {
+		return
+	}
+	victim, home := t.TempDir(), "/home/cubeplex" // the one is root's
+	if err := errors.Join(os.MkdirAll(home, 0o755), os.Chown(home, 1000, 1000),
+		os.RemoveAll(home+"/.config"), os.Symlink(victim, home+"/.config"), os.Lchown(home+"/.config", 1000, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(home + "/.config") })
+	if code, r, output := ctlAs(0, "start"); code != 1 || r.Error != "profile_not_writable" {
+		t.Errorf("exit code %d, %s", code, output)
+	}
+	ctl("stop")
+	if made, err := os.ReadDir(victim); len(made) > 0 || err != nil {
+		t.Errorf("made %v, %v", made, err)
 	}
 }
 

@@ -141,21 +141,40 @@ func (s *Stack) resize(ctx context.Context, size Resolution) error {
 	if err := conn.SetSize(size.Width, size.Height); err != nil {
 		return err
 	}
+	if s.remembered() == size {
+		return nil // a full disk is no reason to fail then
+	}
 	return s.rememberResolution(size)
 }
 
-// resolution is the size of the screen, the last one's when there is none, or
-// the default when there never was one.
+// resolution is the size the screen should have when nobody asks for another:
+// the one it has, or else the last one. A screen as large as it was born is one
+// that nobody came to make smaller: that start was killed, or the server reset.
 func (s *Stack) resolution(ctx context.Context) Resolution {
-	if s.found[xvfb] != nil {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if conn, err := x11.Dial(ctx, display); err == nil {
-			defer conn.Close()
-			w, h, _ := conn.Size()
-			return Resolution{w, h}
-		}
+	if size, ok := s.screen(ctx); ok && size != maxResolution {
+		return size
 	}
+	return s.remembered()
+}
+
+// screen is the size of the screen, if there is one.
+func (s *Stack) screen(ctx context.Context) (size Resolution, ok bool) {
+	if s.found[xvfb] == nil {
+		return Resolution{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := x11.Dial(ctx, display)
+	if err != nil {
+		return Resolution{}, false
+	}
+	defer conn.Close()
+	w, h, _ := conn.Size()
+	return Resolution{w, h}, true
+}
+
+// remembered is the size the screen was last given, or the default.
+func (s *Stack) remembered() Resolution {
 	b, err := os.ReadFile(s.resolutionFile())
 	if err != nil {
 		return s.cfg.Resolution
