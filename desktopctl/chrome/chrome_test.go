@@ -183,6 +183,12 @@ func TestSamePage(t *testing.T) {
 		{"http://x/", "http://x", true},
 		{"http://x/a/", "http://x/a", true},
 		{"about:blank", "about:blank", true},
+		{"HTTP://X/A b", "http://x/A%20b", true},
+		{"http://x:80/a/../b", "http://x/b", true},
+		{"https://x:443", "https://x/", true},
+		{"http://x:443", "http://x/", false},
+		{"http://x/a", "http://x/A", false},
+		{"data:text/html,<p> a", "data:text/html,<p>%20a", true},
 		{"http://x/a", "http://x/a?b", false},
 		{"http://x", "https://x", false},
 	}

@@ -141,5 +141,9 @@ var ErrNoTarget = errors.New("no such target")
 func SamePage(a, b string) bool { return canonical(a) == canonical(b) }
 
 func canonical(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		u.Host = strings.TrimSuffix(strings.ToLower(u.Host), map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
+		address = new(url.URL).ResolveReference(u).String() // without dots
+	}
 	return strings.ReplaceAll(strings.TrimSuffix(address, "/"), " ", "%20")
 }
