@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubeplexai/cubepod/desktopctl/daemon"
 	"github.com/cubeplexai/cubepod/desktopctl/terminal"
 	"github.com/cubeplexai/cubepod/desktopctl/viewer"
 	"github.com/cubeplexai/cubepod/internal/apierror"
@@ -36,7 +36,8 @@ type closingHandler interface {
 }
 
 // viewerCommand serves the viewer, and the front of the browser's DevTools
-// port as long as nobody else does.
+// port as long as nobody else does. It also keeps all the daemons' logs small,
+// since it runs as long as they do.
 func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) {
 	if len(args) > 0 {
 		return nil, apierror.New(apierror.Invalid, "invalid_arguments", "viewer takes no arguments")
@@ -57,6 +58,10 @@ func viewerCommand(ctx context.Context, cfg Config, args []string) (any, error) 
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return holdFront(ctx, cfg, first) })
+	g.Go(func() error {
+		daemon.Dir(cfg.RunDir).KeepLogsSmall(ctx, func(err error) { fmt.Fprintln(cfg.Log, err) })
+		return nil
+	})
 	g.Go(func() error {
 		l, err := listen(viewerPort)
 		if err != nil {
@@ -157,7 +162,7 @@ func listen(port int) (net.Listener, error) {
 
 // listenUnix listens at path in place of whoever did before.
 func listenUnix(path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(path); err != nil {
 		return nil, err
 	}
 	return net.Listen("unix", path)

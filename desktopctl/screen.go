@@ -48,7 +48,7 @@ func screenshotCommand(ctx context.Context, _ Config, args []string) (any, error
 		return nil, encode(os.Stdout)
 	}
 	if err := writeWhole(path, encode); err != nil {
-		return nil, apierror.Wrap(err, apierror.Invalid, "not_written", "%v", err)
+		return nil, apierror.New(apierror.Invalid, "not_written", "%v", err)
 	}
 	size := img.Bounds().Size()
 	return screenshotReport{"ok", path, size.X, size.Y}, nil

@@ -38,7 +38,7 @@ func (s *Stack) Stop(ctx context.Context) (*Report, error) {
 			g.Go(func() error { return s.end(gctx, name) })
 		}
 		if err := g.Wait(); err != nil {
-			return nil, apierror.Wrap(err, apierror.Internal, "stop_failed", "the desktop does not stop: %v", err)
+			return nil, apierror.New(apierror.Internal, "stop_failed", "the desktop does not stop: %v", err)
 		}
 	}
 	for _, path := range []string{s.cfg.vncSocket(), s.resolutionFile()} {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,7 +34,7 @@ func (s *Stack) ensureTerminal(ctx context.Context) error {
 // foreignTtyd is the ttyd that somebody else has started on our port, if there
 // is one: it serves the terminal as well as ours would, and is not ours to end.
 func foreignTtyd() *daemon.Process {
-	b, err := os.ReadFile(ttydPidFile)
+	b, err := daemon.ReadFile(ttydPidFile)
 	if err != nil {
 		return nil
 	}

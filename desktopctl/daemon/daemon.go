@@ -11,7 +11,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,9 +22,6 @@ import (
 
 // marker is the environment variable that names a daemon: its pid file's path.
 const marker = "CUBEPOD_DAEMON="
-
-// maxLog is the size from which a log is set aside when its daemon starts.
-const maxLog = 4 << 20
 
 // Spec says how to run a daemon.
 type Spec struct {
@@ -82,38 +78,15 @@ func (d Dir) Start(s Spec) (*Process, error) {
 	return proc, nil
 }
 
-// LogPath is where the daemon that logs under name writes.
-func (d Dir) LogPath(name string) string { return filepath.Join(string(d), name+".log") }
-
-func (d Dir) openLog(name string) (*os.File, error) {
-	path := d.LogPath(name)
-	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, err
-		}
-	}
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-}
-
 func (d Dir) pidFile(name string) string { return filepath.Join(string(d), name+".pid") }
 
-// remember writes name's pid file, whole or not at all.
+// remember writes name's pid file.
 func (d Dir) remember(name string, p *Process) error {
-	path := d.pidFile(name)
-	if err := os.WriteFile(path+".new", fmt.Appendf(nil, "%d\n%d\n", p.Pid, p.start), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return ReplaceFile(d.pidFile(name), fmt.Appendf(nil, "%d\n%d\n", p.Pid, p.start), 0o644)
 }
 
-// Forget removes name's pid file.
-func (d Dir) Forget(name string) error {
-	err := os.Remove(d.pidFile(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+// Forget removes name's pid file, or whatever has its name.
+func (d Dir) Forget(name string) error { return os.RemoveAll(d.pidFile(name)) }
 
 // Find looks for the daemons of these names and returns those that live. The
 // pid file decides; a daemon without one is looked for among all processes.
@@ -135,7 +108,7 @@ func (d Dir) Find(names ...string) map[string]*Process {
 
 // fromFile reads name's pid file; one that makes no sense is as good as none.
 func (d Dir) fromFile(name string) *Process {
-	b, err := os.ReadFile(d.pidFile(name))
+	b, err := ReadFile(d.pidFile(name))
 	if err != nil {
 		return nil
 	}
