@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,7 +22,7 @@ func (s *Stack) prepareWM() (daemon.Spec, error) {
 		return daemon.Spec{}, err
 	}
 	config := filepath.Join(s.cfg.RunDir, "openbox.xml")
-	if err := os.WriteFile(config, openboxConfig, 0o644); err != nil {
+	if err := daemon.ReplaceFile(config, openboxConfig, 0o644); err != nil {
 		return daemon.Spec{}, err
 	}
 	return daemon.Spec{Args: []string{path, "--sm-disable", "--config-file", config}}, nil

@@ -159,7 +159,7 @@ func (s *Stack) launchError(c component, err error) error {
 		return e
 	}
 	if e, ok := errors.AsType[*daemon.ListenerError](err); ok {
-		return apierror.Wrap(err, apierror.Conflict, "port_in_use", "%s needs port %d, but %v", c.name, e.Addr.Port(), e)
+		return apierror.New(apierror.Conflict, "port_in_use", "%s needs port %d, but %v", c.name, e.Addr.Port(), e)
 	}
 	logPath := s.dir.LogPath(c.log)
 	switch {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"time"
 
@@ -42,7 +40,7 @@ func (s *Stack) Stop(ctx context.Context) (*Report, error) {
 		}
 	}
 	for _, path := range []string{s.cfg.vncSocket(), s.resolutionFile()} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(path); err != nil {
 			return nil, err
 		}
 	}

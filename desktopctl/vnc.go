@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -82,7 +80,7 @@ func (s *Stack) prepareVNC() (daemon.Spec, error) {
 	if err != nil {
 		return daemon.Spec{}, err
 	}
-	if err := os.Remove(s.cfg.vncSocket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(s.cfg.vncSocket()); err != nil {
 		return daemon.Spec{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cubeplexai/cubepod/desktopctl/chrome"
 	"github.com/cubeplexai/cubepod/internal/testutil"
 )
@@ -171,6 +173,93 @@ func TestPrepareProfileRepairsPreferences(t *testing.T) {
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: mode %v, %v", tt.name, info.Mode(), err)
+		}
+	}
+}
+
+// A profile stays usable whatever is where its files go.
+func TestPrepareProfileMovesAsideWhatIsInTheWay(t *testing.T) {
+	pipe := func(path string) error { return unix.Mkfifo(path, 0o644) }
+	dir := func(path string) error { return os.MkdirAll(filepath.Join(path, "full", "er"), 0o755) }
+	loop := func(path string) error { return os.Symlink(path, path) }
+	file := func(path string) error { return os.WriteFile(path, []byte("x"), 0o644) }
+	tests := []struct {
+		name  string
+		put   func(path string) error
+		gone  bool // is removed, not set aside
+		files []string
+	}{
+		{"a pipe", pipe, false, []string{"Local State", "Default", "Default/Preferences", "Default/Cookies", "Default/Local Storage"}},
+		{"a directory", dir, false, []string{"Local State", "Default/Preferences", "Default/History"}},
+		{"a link to itself", loop, false, []string{"Local State", "Default", "Default/Preferences"}},
+		{"a file", file, false, []string{"Default", "Default/Local Storage"}},
+		{"a directory", dir, true, []string{"SingletonLock", "SingletonCookie", "SingletonSocket", "DevToolsActivePort"}},
+		{"a pipe", pipe, true, []string{"SingletonLock", "SingletonCookie", "SingletonSocket", "DevToolsActivePort"}},
+	}
+	for _, tt := range tests {
+		for _, file := range tt.files {
+			t.Run(tt.name+" as "+file, func(t *testing.T) {
+				profile := t.TempDir()
+				path := filepath.Join(profile, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), tt.put(path)); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // the second is set aside in place of the first
+					if err := chrome.PrepareProfile(profile); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+						t.Errorf("still there, %v", err)
+					}
+					if _, err := os.Lstat(path + ".broken"); (err != nil) != tt.gone {
+						t.Errorf("set aside: %v", err)
+					}
+					if err := tt.put(path); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Links are followed where Chromium follows them, and kept.
+func TestPrepareProfileKeepsLinks(t *testing.T) {
+	profile, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "preferences")
+	link := filepath.Join(profile, "Default", "Preferences")
+	err := errors.Join(os.WriteFile(elsewhere, []byte(`{"profile":{}}`), 0o600), os.Mkdir(filepath.Dir(link), 0o700), os.Symlink(elsewhere, link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chrome.PrepareProfile(profile); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := os.Readlink(link); target != elsewhere || err != nil {
+		t.Errorf("link to %q, %v", target, err)
+	}
+	if b, err := os.ReadFile(elsewhere); !strings.Contains(string(b), "Normal") || err != nil {
+		t.Errorf("preferences %s, %v", b, err)
+	}
+}
+
+// What its owner has locked is opened again.
+func TestPrepareProfileGivesBackRights(t *testing.T) {
+	profile := filepath.Join(t.TempDir(), "profile")
+	if err := chrome.PrepareProfile(profile); err != nil {
+		t.Fatal(err)
+	}
+	folder, file := filepath.Join(profile, "Default"), filepath.Join(profile, "Default", "Preferences")
+	err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, []byte(`{"profile":{}}`), 0o600),
+		os.Chmod(file, 0), os.Chmod(folder, 0), os.Chmod(profile, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chrome.PrepareProfile(profile); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{profile: 0o700, folder: 0o700, file: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v", path, info.Mode(), err)
 		}
 	}
 }

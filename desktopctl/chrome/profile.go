@@ -2,15 +2,13 @@ package chrome
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/cubeplexai/cubepod/desktopctl/daemon"
 )
 
 // InUseError reports that a browser we did not start has the profile open.
@@ -38,37 +36,27 @@ func (e *NotWritableError) Unwrap() error { return e.Err }
 
 // PrepareProfile makes dir ready for a new browser: what a browser that ended
 // without cleaning up, here or on another host, left behind is removed or
-// repaired. The caller makes sure that nobody else does so at the same time
+// repaired, and what would keep any browser from starting is moved out of the
+// way. The caller makes sure that nobody else does so at the same time
 // and that its own browser is gone.
 func PrepareProfile(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return &NotWritableError{dir, err}
 	}
-	if err := checkWritable(dir); err != nil {
-		return err
+	for _, e := range entries {
+		if err := e.makeUsable(dir); err != nil {
+			return err
+		}
 	}
 	if pid := lockOwner(dir); pid != 0 {
 		return &InUseError{dir, pid}
 	}
 	for _, name := range []string{"SingletonLock", "SingletonCookie", "SingletonSocket", "DevToolsActivePort"} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
 	}
 	return repairPreferences(filepath.Join(dir, "Default", "Preferences"))
-}
-
-// checkWritable looks at the files without which Chromium opens a profile
-// with an error dialog. It does not walk the profile: that takes seconds on a
-// network file system.
-func checkWritable(dir string) error {
-	for _, name := range []string{"", "Local State", "Default", "Default/Preferences", "Default/Cookies", "Default/History", "Default/Local Storage"} {
-		path := filepath.Join(dir, name)
-		if err := unix.Access(path, unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &NotWritableError{path, err}
-		}
-	}
-	return nil
 }
 
 // lockOwner is the pid of the browser on this host that holds the profile, or
@@ -106,26 +94,26 @@ func isBrowser(pid int) bool {
 
 // repairPreferences tells the browser that it ended well, so that it does not
 // offer to restore pages. The file is replaced, never changed in place, and
-// everything else in it stays as it was. One that cannot be understood is left
-// to Chromium, which resets it.
+// everything else in it stays as it was. One that cannot be read or understood
+// is left to Chromium, which resets it.
 func repairPreferences(path string) error {
-	info, err := os.Stat(path)
+	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil //nolint:nilerr // a new profile has none
 	}
-	old, err := os.ReadFile(path)
+	info, err := os.Stat(path)
 	if err != nil {
-		return &NotWritableError{path, err}
+		return nil //nolint:nilerr // as above
+	}
+	old, err := daemon.ReadFile(path)
+	if err != nil {
+		return nil //nolint:nilerr // Chromium's to repair
 	}
 	repaired, ok := withCleanExit(old)
 	if !ok {
 		return nil
 	}
-	tmp := path + ".cubepod"
-	if err := os.WriteFile(tmp, repaired, info.Mode().Perm()); err != nil {
-		return fmt.Errorf("profile: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := daemon.ReplaceFile(path, repaired, info.Mode().Perm()); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -182,7 +181,7 @@ func (d *Ttyd) ensure(ctx context.Context) error {
 			return fmt.Errorf("it runs and does not listen: %w", context.Cause(ctx))
 		}
 	}
-	if err := os.Remove(d.opts.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.RemoveAll(d.opts.Socket); err != nil {
 		return err
 	}
 	ended, err := d.launch()
@@ -245,21 +244,14 @@ func (d *Ttyd) launch() (ended chan struct{}, err error) {
 // writePid tells others which process the program is. It may fail: the file may
 // be another user's, and what depends on it is theirs.
 func writePid(path string, pid int, log io.Writer) {
-	tmp := path + "." + strconv.Itoa(pid)
-	err := os.WriteFile(tmp, fmt.Appendf(nil, "%d\n", pid), 0o644)
-	if err == nil {
-		if err = os.Rename(tmp, path); err != nil {
-			_ = os.Remove(tmp)
-		}
-	}
-	if err != nil {
+	if err := daemon.ReplaceFile(path, fmt.Appendf(nil, "%d\n", pid), 0o644); err != nil {
 		fmt.Fprintf(log, "ttyd: %v\n", err)
 	}
 }
 
 // removePid removes the file unless it names another process by now.
 func removePid(path string, pid int) {
-	if b, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(b)) == strconv.Itoa(pid) {
+	if b, err := daemon.ReadFile(path); err == nil && strings.TrimSpace(string(b)) == strconv.Itoa(pid) {
 		_ = os.Remove(path)
 	}
 }
