@@ -12,10 +12,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// TokenEncoder is a log encoder that replaces panel tokens wherever they stand
-// in what another encoder wrote. The panel's own logs, and reverse_proxy's
-// behind it, have none; this is for the rest of the process, such as the
-// redirects from HTTP to HTTPS, which see a panel's URL before the panel does.
+// TokenEncoder is a log encoder that replaces panel tokens and API keys wherever
+// they stand in what another encoder wrote, and the values of header fields that
+// carry credentials. The panel's own logs, and reverse_proxy's behind it, have no
+// tokens; this is for the rest of the process, such as the redirects from HTTP to
+// HTTPS, which see a panel's URL before the panel does, and the proxy in front of
+// the API, which logs the headers of a request that breaks off.
 //
 //	{
 //	    log {
@@ -62,9 +64,27 @@ func (e *TokenEncoder) ConfigureDefaultFormat(w caddy.WriterOpener) error {
 // Clone gives an encoder that adds to its own fields.
 func (e *TokenEncoder) Clone() zapcore.Encoder { return &TokenEncoder{Encoder: e.Encoder.Clone()} }
 
-// EncodeEntry writes an entry without tokens.
+// AddArray adds an array to all entries.
+func (e *TokenEncoder) AddArray(name string, v zapcore.ArrayMarshaler) error {
+	return fieldHider{e.Encoder}.AddArray(name, v)
+}
+
+// AddObject adds an object to all entries.
+func (e *TokenEncoder) AddObject(name string, v zapcore.ObjectMarshaler) error {
+	return fieldHider{e.Encoder}.AddObject(name, v)
+}
+
+// AddReflected adds anything to all entries.
+func (e *TokenEncoder) AddReflected(name string, v any) error {
+	return fieldHider{e.Encoder}.AddReflected(name, v)
+}
+
+// AddString adds a text to all entries.
+func (e *TokenEncoder) AddString(name, v string) { fieldHider{e.Encoder}.AddString(name, v) }
+
+// EncodeEntry writes an entry without secrets.
 func (e *TokenEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
-	buf, err := e.Encoder.EncodeEntry(entry, fields)
+	buf, err := e.Encoder.EncodeEntry(entry, hideFields(fields))
 	if err != nil {
 		return buf, err
 	}

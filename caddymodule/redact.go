@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -11,17 +12,30 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// redacted stands for a token in logs.
+// redacted stands for a secret in logs.
 const redacted = "REDACTED"
 
 // minPart is how long the header and the payload of a token are at least.
 const minPart = 16
 
-// redact replaces every token in s: a compact JWS, whose header is a JSON object
+// keyPattern is what API keys that the session API made look like: base32 behind
+// a prefix.
+var keyPattern = regexp.MustCompile(`cp_[A-Z2-7]{16,}`)
+
+// redact replaces every token and every API key in s.
+func redact(s string) string {
+	s = redactTokens(s)
+	if !strings.Contains(s, "cp_") {
+		return s // nearly always, and much faster
+	}
+	return keyPattern.ReplaceAllLiteralString(s, redacted)
+}
+
+// redactTokens replaces every token in s: a compact JWS, whose header is a JSON object
 // and so begins with "eyJ" in base64, or "ey" or "ew" with white space in it.
 // What is in front of it does not matter, as a token may follow "%2F". Dots may
 // be escaped.
-func redact(s string) string {
+func redactTokens(s string) string {
 	var out strings.Builder
 	done := 0
 	for at := 0; at+2*minPart < len(s); {
@@ -88,7 +102,8 @@ func escapedDot(s string) int {
 	return 0
 }
 
-// TokenFilter is a log field filter that replaces panel tokens in single fields.
+// TokenFilter is a log field filter that replaces panel tokens and API keys in
+// single fields.
 // [TokenEncoder] does so in whole entries, which is safer.
 //
 //	format filter {

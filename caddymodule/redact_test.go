@@ -1,12 +1,13 @@
 package caddymodule
 
 import (
+	"crypto/rand"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// jwsPattern says in another way what redact looks for.
+// jwsPattern says in another way what redactTokens looks for.
 var jwsPattern = regexp.MustCompile(`e[wy][A-Za-z0-9_-]{14,}(?:\.|%2[Ee])[A-Za-z0-9_-]{16,}(?:\.|%2[Ee])[A-Za-z0-9_-]*`)
 
 func FuzzRedact(f *testing.F) {
@@ -14,11 +15,25 @@ func FuzzRedact(f *testing.F) {
 	f.Add(strings.Repeat("ey", 30) + "." + strings.Repeat("ey", 30) + "." + aToken)
 	f.Add("e")
 	f.Fuzz(func(t *testing.T, s string) {
-		got := redact(s)
+		got := redactTokens(s)
 		if want := jwsPattern.ReplaceAllLiteralString(s, redacted); got != want {
 			t.Errorf("%q: got %q, want %q", s, got, want)
 		}
 	})
+}
+
+func TestRedactKeys(t *testing.T) {
+	key := "cp_" + rand.Text()
+	for in, want := range map[string]string{
+		key:                                   "REDACTED",
+		"/x?key=" + key + "&to=%2F" + key:     "/x?key=REDACTED&to=%2FREDACTED",
+		`{"key":"` + key + `","t":"` + aToken: `{"key":"REDACTED","t":"REDACTED`,
+		"cp_short tcp_some_long_name_of_a_metric": "cp_short tcp_some_long_name_of_a_metric",
+	} {
+		if got := redact(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
 }
 
 // FuzzRewriting tries what guests may send: a rebased address stays what it is,
