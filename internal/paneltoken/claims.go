@@ -98,7 +98,7 @@ func (w *wireClaims) read(payload []byte) error {
 // claims gives what w says, and from when on it may be said.
 func (w *wireClaims) claims(issuer string) (Claims, time.Time, error) {
 	c := Claims{Issuer: issuer, Port: int(w.port.value), Gen: w.gen.value}
-	if w.port.fraction || w.gen.fraction {
+	if w.port.fraction || w.gen.fraction || w.issuedAt.fraction || w.expires.fraction || w.notBefore.fraction {
 		return c, time.Time{}, errors.New("no whole number")
 	}
 	switch string(w.mode.bytes) {

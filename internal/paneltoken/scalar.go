@@ -104,7 +104,8 @@ const maxNumber = 253402300799
 
 var errNoNumber = errors.New("not a number within bounds")
 
-// read reads a number. Others may write a time as 1.7e9 or with a fraction.
+// read reads a number. Others may write a time as 1.7e9, or with a fraction,
+// which is for who uses it to refuse.
 func (n *number) read(b []byte) error {
 	if string(b) == "null" {
 		return nil

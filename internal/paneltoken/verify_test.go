@@ -53,7 +53,11 @@ func TestVerifySpellings(t *testing.T) {
 	}{
 		{"plain", `{"alg":"HS256","kid":"new"}`, "{" + body + "}", true},
 		{"white space", "{ \"alg\" : \"HS256\" }\n", "{ " + body + " }", true},
-		{"fractions", `{"alg":"HS256"}`, fmt.Sprintf(`{"iss":"cubepod","sid":%q,"port":8080,"gen":1,"iat":%d.25,"exp":%d.5}`, sid, now, now+60), true},
+		{"whole numbers written as others do", `{"alg":"HS256"}`, fmt.Sprintf(`{"iss":"cubepod","sid":%q,"port":8.08e3,"gen":1.0,"iat":%d.0,"exp":%d.0e0}`, sid, now, now+60), true},
+		{"fraction in iat", `{"alg":"HS256"}`, fmt.Sprintf(`{"iss":"cubepod","sid":%q,"port":8080,"gen":1,"iat":%d.25,"exp":%d}`, sid, now-1, now+60), false},
+		{"fraction in exp", `{"alg":"HS256"}`, fmt.Sprintf(`{"iss":"cubepod","sid":%q,"port":8080,"gen":1,"iat":%d,"exp":%d.5}`, sid, now, now+60), false},
+		{"fraction in nbf", `{"alg":"HS256"}`, fmt.Sprintf(`{"iss":"cubepod","sid":%q,"port":8080,"gen":1,"iat":%d,"exp":%d,"nbf":%d.5}`, sid, now, now+60, now-9), false},
+		{"fraction in gen", `{"alg":"HS256"}`, fmt.Sprintf(`{"iss":"cubepod","sid":%q,"port":8080,"gen":1.5,"iat":%d,"exp":%d}`, sid, now, now+60), false},
 		{"escapes", `{"alg":"HS256"}`, strings.Replace("{"+body+"}", "cubepod", `c\u0075bepod`, 1), true},
 		{"other claims", `{"alg":"HS256","typ":"JWT","jku":"http://x"}`, "{" + body + `,"aud":["x"],"sub":"y"}`, true},
 		{"not before", `{"alg":"HS256"}`, "{" + body + fmt.Sprintf(`,"nbf":%d}`, now+30), false},
