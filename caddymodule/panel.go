@@ -245,8 +245,8 @@ func (p *Panel) serve(w *responseWriter, r *http.Request, next caddyhttp.Handler
 		return err
 	}
 	if !w.wrote() && r.Context().Err() == nil {
-		// So reverse_proxy leaves a guest's 101 that nobody asked for.
-		return apierror.New(apierror.BadGateway, "upstream_failed", "the sandbox's answer makes no sense")
+		// So reverse_proxy leaves a guest's 101 that it cannot make use of.
+		return errSenseless
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (p *Panel) pass(ctx context.Context, w *responseWriter, r *http.Request, ne
 	if err := retarget(r, path.rest); err != nil {
 		return apierror.Wrap(err, apierror.Invalid, "invalid_path", "the path is not valid")
 	}
-	r.Header.Del("X-Forwarded-Prefix")
+	dropForwarded(r.Header)
 	if v := r.Header.Get("Referer"); v != "" {
 		if v = w.referer(v); v == "" {
 			r.Header.Del("Referer")

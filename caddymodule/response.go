@@ -77,8 +77,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		return
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
-		w.ResponseWriter.WriteHeader(status)
-		return
+		return // no informational response leaves a panel
 	}
 	w.status = status
 	w.clean(w.Header())

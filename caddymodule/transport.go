@@ -159,7 +159,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := r.WithContext(r.Context())
+	out := r.WithContext(untraced{r.Context()})
 	u := *r.URL
 	u.Scheme, u.Host = "http", h.target.poolKey()
 	if u.Path == h.parsed && u.RawPath == h.parsedRaw && u.EscapedPath() != h.path && !strings.HasPrefix(h.path, "//") {
@@ -175,10 +175,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.Transport.RoundTrip(out)
 	scrubTrace(r.Context(), h.request, h.logURI)
-	if err == nil {
-		h.hidden.response = hide(resp.Header)
+	if err != nil {
+		return nil, err
 	}
-	return resp, err
+	if !isFinal(resp, out.Header) {
+		_ = resp.Body.Close() // and with it the connection
+		return nil, errSenseless
+	}
+	h.hidden.response = hide(resp.Header)
+	return resp, nil
 }
 
 // guarded reports whether the target is one of the desktop's own servers, which
