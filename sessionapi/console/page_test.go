@@ -319,3 +319,48 @@ func TestASandboxThatIsGoneLeadsBackToTheList(t *testing.T) {
 	p.sees(".notice", "is gone")
 	p.sees("h1", "Sandboxes")
 }
+
+// TestLongNamesTakeOneLine has labels and a template of thousands of
+// characters: they end in an ellipsis, and pointing at them tells the whole.
+func TestLongNamesTakeOneLine(t *testing.T) {
+	f, p := newFakeAPI(t), newPage(t)
+	words, word := strings.Repeat("many words ", 300), strings.Repeat("x", 3000)
+	b := f.add(desktopID, word, "running")
+	f.change(func() { b.Metadata = map[string]string{"words": words, "word": word} })
+	p.enter(f, "")
+	p.sees(rowOf(desktopID), "words=many")
+	p.wantOneLine(rowOf(desktopID) + " .note")
+	if got := p.eval("document.elementFromPoint(...(({left, top}) => [left + 5, top + 5])(document.querySelector('.row .note').getBoundingClientRect())).title.includes('many words')"); got != "true" {
+		t.Error("pointing at the labels of a row does not tell them")
+	}
+	p.eval("location.hash = '#/sandboxes/" + desktopID + "'")
+	p.sees("dl.facts", "words=many")
+	p.wantOneLine("dl.facts div:first-child dd")
+	p.wantOneLine("dl.facts div:last-child dd")
+	if got := p.eval("document.querySelector('.top').getBoundingClientRect().height < 100"); got != "true" {
+		t.Error("the labels bury the page")
+	}
+	if got := p.eval("document.documentElement.scrollWidth <= innerWidth"); got != "true" {
+		t.Error("the page scrolls sideways")
+	}
+	if got := p.eval("[...document.querySelectorAll('.top .tools button')].every((n) => n.hidden || n.getBoundingClientRect().right <= innerWidth)"); got != "true" {
+		t.Error("the labels push the buttons out")
+	}
+}
+
+// wantOneLine wants a text that is too long for its place cut to one line, with
+// the whole in a title.
+func (p *page) wantOneLine(selector string) {
+	p.t.Helper()
+	got := p.eval(fmt.Sprintf(`(() => {
+		const n = document.querySelector(%q), style = getComputedStyle(n), line = 2 * parseFloat(style.fontSize);
+		const titled = n.title || n.parentNode.querySelector('[title]')?.title;
+		if (titled !== n.textContent) return 'no title';
+		if (n.scrollWidth <= n.clientWidth) return 'not cut';
+		if (n.clientHeight > line) return n.clientHeight + ' pixels high';
+		return style.textOverflow;
+	})()`, selector))
+	if got != "ellipsis" && got != `"ellipsis"` {
+		p.t.Errorf("%s: %s", selector, got)
+	}
+}

@@ -38,7 +38,7 @@ class Row {
     this.#id.href = `#/sandboxes/${encodeURIComponent(item.sandboxID)}`;
     setText(this.#id, item.sandboxID);
     setText(this.#note, labels(item.metadata));
-    this.#note.title = labels(item.metadata);
+    this.#id.title = this.#note.textContent; // the link covers the row
     this.#badge.show(item, now);
     setText(this.#template, printable(item.alias || item.templateID));
     setText(this.#age, ago(made(item), now));

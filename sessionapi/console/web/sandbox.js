@@ -100,7 +100,7 @@ export function sandboxView(app, id) {
 
 function showFacts(list, item, now) {
   const facts = [
-    ['Template', printable(item.alias || item.templateID), ''],
+    ['Template', printable(item.alias || item.templateID), printable(item.alias || item.templateID)],
     ['Created', ago(made(item), now), moment(made(item))],
     ['Labels', labels(item.metadata), labels(item.metadata)],
   ].filter(([, value]) => value);
