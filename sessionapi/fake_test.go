@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/jsonbody"
 	"github.com/cubeplexai/cubepod/internal/poddapi"
 	"github.com/cubeplexai/cubepod/internal/session"
 	"github.com/cubeplexai/cubepod/sessionapi"
@@ -342,8 +343,12 @@ func (p *fakePodd) auth(next http.Handler) http.Handler {
 // script for the ctl.
 func (p *fakePodd) run(w http.ResponseWriter, r *http.Request) {
 	var req poddapi.RunRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		apierror.Write(w, err)
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = jsonbody.Decode(body, &req)
+	}
+	if err != nil {
+		apierror.Write(w, apierror.New(apierror.Invalid, "invalid_body", "%v", err))
 		return
 	}
 	p.mu.Lock()

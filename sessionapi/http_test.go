@@ -93,6 +93,8 @@ func TestCreateRefuses(t *testing.T) {
 		`{"templateID":"base","idleTimeout":-1}`:              "400 invalid_timeout",
 		`{"templateID":"base","metadata":[]}`:                 "400 invalid_body",
 		`{"templateID":"base","metadata":{"a":1}}`:            "400 invalid_body",
+		`{"templateID":"base","metadata":{"a":null}}`:         "400 invalid_body",
+		`{"templateID":"base","envVars":{"a":null}}`:          "400 invalid_body",
 		`{"templateID":"base","metadata":{"":"x"}}`:           "400 invalid_metadata",
 		`{"templateID":"base","envVars":{"A=B":"x"}}`:         "400 invalid_env_vars",
 		`{"templateID":"base","envVars":{"A":"x\u0000"}}`:     "400 invalid_env_vars",

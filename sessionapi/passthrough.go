@@ -126,9 +126,12 @@ func addEnvs(w http.ResponseWriter, r *http.Request, envs map[string]string) err
 		return apierror.Wrap(err, apierror.Invalid, "invalid_body", "the body did not arrive")
 	}
 	var run map[string]json.RawMessage
-	var own map[string]string
+	var own map[string]*string // a null is for podd to refuse, too
 	if json.Unmarshal(body, &run) == nil && run != nil && (run["envs"] == nil || json.Unmarshal(run["envs"], &own) == nil) {
-		merged := maps.Clone(envs)
+		merged := make(map[string]*string, len(envs)+len(own))
+		for name, value := range envs {
+			merged[name] = &value
+		}
 		maps.Copy(merged, own)
 		// Strings and what was just parsed can be written.
 		run["envs"], _ = json.Marshal(merged)

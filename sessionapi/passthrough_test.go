@@ -193,7 +193,7 @@ func TestEnvironmentOfBadRun(t *testing.T) {
 	w := newWorld(t)
 	a := w.replica(sessionapi.Options{})
 	id := a.create(`,"envVars":{"A":"1"}`)
-	for _, body := range []string{`{`, `[]`, `{"command":1}`, `{"command":"true","envs":{"A":1}}`} {
+	for _, body := range []string{`{`, `[]`, `{"command":1}`, `{"command":"true","envs":{"A":1}}`, `{"command":"true","envs":{"A":null}}`} {
 		if got := a.call("POST", box(id, "/commands/run"), body); got.status == 200 {
 			t.Errorf("%s: got %s", body, got)
 		}

@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,7 +20,7 @@ import (
 
 // Decode reads data, one JSON object, into the struct that v points to. A field
 // goes by the name in its json tag. null, for the whole or for a field, leaves
-// what is there. The errors are fit to be shown to who sent data.
+// what is there; inside a map or list of strings it is no string. The errors are fit to be shown to who sent data.
 func Decode(data []byte, v any) error {
 	// What is no Unicode would become U+FFFD: something else than was sent.
 	if !utf8.Valid(data) || loneSurrogate(data) {
@@ -84,10 +86,24 @@ func field(data []byte, into reflect.Value, path string) error {
 	if into.Kind() == reflect.Struct && !readsItself(into) {
 		return object(data, into, path)
 	}
-	if json.Unmarshal(data, into.Addr().Interface()) != nil {
+	if json.Unmarshal(data, into.Addr().Interface()) != nil || hasNullString(data, into.Type()) {
 		return fmt.Errorf("%s must be %s", path, wanted(into.Type()))
 	}
 	return nil
+}
+
+// hasNullString reports whether data, which was read into a map or a list of
+// strings, has a null in it: that is no string, and must not become "".
+func hasNullString(data []byte, t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Map:
+		var values map[string]*string
+		return t.Elem().Kind() == reflect.String && json.Unmarshal(data, &values) == nil && slices.Contains(slices.Collect(maps.Values(values)), nil)
+	case reflect.Slice:
+		var values []*string
+		return t.Elem().Kind() == reflect.String && json.Unmarshal(data, &values) == nil && slices.Contains(values, nil)
+	}
+	return false
 }
 
 // readsItself reports whether v's type has its own form in JSON.

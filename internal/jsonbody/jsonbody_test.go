@@ -16,6 +16,7 @@ type body struct {
 	UID     *uint32                    `json:"uid"`
 	On      bool                       `json:"on"`
 	Envs    map[string]string          `json:"envs"`
+	Names   []string                   `json:"names"`
 	Rules   map[string]json.RawMessage `json:"rules"`
 	Size    *struct {
 		Cols uint16 `json:"cols"`
@@ -27,14 +28,16 @@ type body struct {
 func TestDecode(t *testing.T) {
 	n, uid, at := int64(5), uint32(0), time.Date(2026, 11, 13, 16, 30, 0, 0, time.UTC)
 	for in, want := range map[string]body{
-		`null`:                            {},
-		`{}`:                              {},
-		`{"command":"a"}`:                 {Command: "a"},
-		`{"Command":"a","COMMAND":1}`:     {}, // another key
-		`{"x":1,"x":"a"}`:                 {}, // nobody reads it
-		`{"command":null,"uid":null}`:     {},
-		`{"c\u006fmmand":"\ud83d\ude00"}`: {Command: "😀"},
-		`{"hidden":"x","":1,"more":{"command":1}}`:       {},
+		`null`:                                     {},
+		`{}`:                                       {},
+		`{"command":"a"}`:                          {Command: "a"},
+		`{"Command":"a","COMMAND":1}`:              {}, // another key
+		`{"x":1,"x":"a"}`:                          {}, // nobody reads it
+		`{"command":null,"uid":null}`:              {},
+		`{"envs":null,"names":null}`:               {},
+		`{"envs":{},"names":["a"]}`:                {Envs: map[string]string{}, Names: []string{"a"}},
+		`{"c\u006fmmand":"\ud83d\ude00"}`:          {Command: "😀"},
+		`{"hidden":"x","":1,"more":{"command":1}}`: {},
 		`{"count":5,"uid":0,"on":true,"envs":{"A":"b"}}`: {Count: &n, UID: &uid, On: true, Envs: map[string]string{"A": "b"}},
 		`{"at":"2026-11-13T16:30:00Z"}`:                  {At: &at},
 		`{"rules":{"a":[1]}}`:                            {Rules: map[string]json.RawMessage{"a": json.RawMessage("[1]")}},
@@ -67,6 +70,8 @@ func TestRefuses(t *testing.T) {
 		`{"on":"yes"}`:           "on must be true or false",
 		`{"envs":[]}`:            "envs must be an object of strings",
 		`{"envs":{"A":1}}`:       "envs must be an object of strings",
+		`{"envs":{"A":null}}`:    "envs must be an object of strings",
+		`{"names":["a",null]}`:   "names must be a list",
 		`{"rules":1}`:            "rules must be an object",
 		`{"size":[]}`:            "size must be an object",
 		`{"size":{"cols":7e9}}`:  "size.cols must be a whole number from 0 to 65535",
