@@ -152,6 +152,7 @@ func (a *api) wakeUp(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	noteOf(r.Context()).sandbox = id
 	token := bearer(r)
 	if token == "" {
 		return apierror.New(apierror.Unauthorized, "", "a panel token is needed, in Authorization: Bearer")

@@ -124,6 +124,7 @@ func (a *api) serve(rt route, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	noteOf(r.Context()).sandbox = id
 	rec, err := a.Find(r.Context(), caller, id)
 	if err != nil {
 		return err
@@ -215,9 +216,13 @@ func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
-// logFields are what every line about a request has.
+// logFields are what every line about a request has. The path is none of them:
+// a client that took the API for the edge has sent it a panel's token there.
 func logFields(r *http.Request, n *note) []zap.Field {
-	f := []zap.Field{zap.String("request_id", n.id), zap.String("method", r.Method), zap.String("path", r.URL.Path)}
+	f := []zap.Field{zap.String("request_id", n.id), zap.String("method", r.Method), zap.String("route", n.route)}
+	if n.sandbox != "" {
+		f = append(f, zap.String("sandbox", string(n.sandbox)))
+	}
 	if n.caller != "" {
 		f = append(f, zap.String("user", n.caller))
 	}

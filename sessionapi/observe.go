@@ -12,14 +12,20 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/cubeplexai/cubepod/internal/apierror"
+	"github.com/cubeplexai/cubepod/internal/session"
 )
 
 // note is what handlers leave for the access log.
 type note struct {
-	id     string
-	caller string
-	err    error
+	id      string
+	route   string // the pattern that the request matched, or unknownRoute
+	sandbox session.ID
+	caller  string
+	err     error
 }
+
+// unknownRoute is what logs and metrics say of a request that no route takes.
+const unknownRoute = "(unknown)"
 
 type noteKey struct{}
 
@@ -33,7 +39,8 @@ func noteOf(ctx context.Context) *note {
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // observe gives each request an id, survives a handler that panics, and logs
-// and measures the answer. Query strings are not logged.
+// and measures the answer. Neither paths nor query strings are logged, only the
+// route: both can hold secrets.
 func (a *api) observe(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := &note{id: r.Header.Get("X-Request-ID")}
@@ -44,9 +51,8 @@ func (a *api) observe(mux *http.ServeMux) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
 		began := time.Now()
 		_, pattern := mux.Handler(r)
-		route := pattern
-		if route == "" {
-			route = "none"
+		if n.route = pattern; pattern == "" {
+			n.route = unknownRoute
 		}
 		sw := &statusWriter{ResponseWriter: w}
 		defer func() {
@@ -60,7 +66,7 @@ func (a *api) observe(mux *http.ServeMux) http.Handler {
 					p = http.ErrAbortHandler // half an answer must not look whole
 				}
 			}
-			a.answered(r, n, sw, route, time.Since(began))
+			a.answered(r, n, sw, time.Since(began))
 			if p != nil {
 				panic(p)
 			}
@@ -73,19 +79,19 @@ func (a *api) observe(mux *http.ServeMux) http.Handler {
 	})
 }
 
-func (a *api) answered(r *http.Request, n *note, sw *statusWriter, route string, took time.Duration) {
+func (a *api) answered(r *http.Request, n *note, sw *statusWriter, took time.Duration) {
 	status := sw.status
 	if status == 0 {
 		status = http.StatusOK
 	}
-	a.metrics.answered(route, status, took)
+	a.metrics.answered(n.route, status, took)
 	level := zapcore.InfoLevel
 	switch {
 	case apierror.KindOf(n.err) == apierror.Internal:
 		level = zapcore.ErrorLevel
 	case status >= 500:
 		level = zapcore.WarnLevel
-	case route == "GET /health", route == "GET /ready":
+	case n.route == "GET /health", n.route == "GET /ready":
 		level = zapcore.DebugLevel
 	}
 	if ce := a.log.Check(level, "request"); ce != nil {
