@@ -175,7 +175,7 @@ func (s *Stack) screen(ctx context.Context) (size Resolution, ok bool) {
 
 // remembered is the size the screen was last given, or the default.
 func (s *Stack) remembered() Resolution {
-	b, err := os.ReadFile(s.resolutionFile())
+	b, err := daemon.ReadFile(s.resolutionFile())
 	if err != nil {
 		return s.cfg.Resolution
 	}
