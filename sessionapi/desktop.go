@@ -106,28 +106,49 @@ func (s *Service) StartDesktop(ctx context.Context, rec *session.Record, req Des
 	return d, nil
 }
 
+// How long startDesktop waits between its tries.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
 // startDesktop runs the ctl's start, once for all calls that want the same at
-// the same time. It tries once more if the sandbox was just being paused, or
-// turns out to have ended by itself or to be somewhere else.
+// the same time. While the sandbox is paused under it, turns out to have ended
+// by itself or to be somewhere else, it resumes the sandbox and tries again, for
+// as long as a start may take.
 func (s *Service) startDesktop(ctx context.Context, rec *session.Record, args ...string) error {
 	key := fmt.Sprintf("desktop %s %d %q", rec.ID, rec.Incarnation, args)
 	return s.share(ctx, key, func(ctx context.Context) error {
-		_, err := s.ctl(ctx, rec, "start", args...)
-		if err == nil {
-			return nil
+		retry, cancel := context.WithTimeout(ctx, s.opts.DesktopTimeout)
+		defer cancel()
+		rec := rec
+		for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+			_, err := s.ctl(ctx, rec, "start", args...)
+			if err == nil {
+				return nil
+			}
+			code := apierror.From(err).Code
+			if code != "stopping" && code != "podd_unreachable" && code != "sandbox_state" {
+				return err
+			}
+			again, rerr := s.resume(retry, rec.ID, resumption{})
+			switch {
+			case retry.Err() != nil:
+				return err
+			case rerr != nil:
+				return rerr
+			case code == "podd_unreachable" && again.Incarnation == rec.Incarnation && again.Endpoint == rec.Endpoint:
+				return err
+			}
+			rec = again
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-retry.Done():
+				timer.Stop()
+				return err
+			}
 		}
-		if code := apierror.From(err).Code; code != "stopping" && code != "podd_unreachable" {
-			return err
-		}
-		again, rerr := s.resume(ctx, rec.ID, resumption{})
-		if rerr != nil {
-			return rerr
-		}
-		if again.Incarnation == rec.Incarnation && again.Endpoint == rec.Endpoint {
-			return err
-		}
-		_, err = s.ctl(ctx, again, "start", args...)
-		return err
 	})
 }
 
@@ -195,10 +216,13 @@ func (s *Service) ctl(ctx context.Context, rec *session.Record, verb string, arg
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return nil, apierror.Wrap(err, apierror.Timeout, "desktop_start_timeout", "the desktop did not answer within %v", s.opts.DesktopTimeout)
 		}
-		s.unreached(ctx, rec, err)
-		return nil, err
+		return nil, s.interrupted(ctx, rec, err)
 	}
-	return s.judge(rec, verb, out)
+	line, err := s.judge(rec, verb, out)
+	if err != nil { // a pause ends the supervisor's work, too
+		return nil, s.interrupted(ctx, rec, err)
+	}
+	return line, nil
 }
 
 func (s *Service) judge(rec *session.Record, verb string, out poddapi.RunResponse) (json.RawMessage, error) {

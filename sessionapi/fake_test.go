@@ -295,6 +295,10 @@ type fakePodd struct {
 	upload []byte
 
 	following bool // a log was
+
+	// When set, calls that run something wait until podd prepares for a stop,
+	// which waits until one of them was refused for that.
+	stopping, refused chan struct{}
 }
 
 func startFakePodd(rt *fakeRuntime, socket, token string) (*fakePodd, error) {
@@ -353,7 +357,15 @@ func (p *fakePodd) run(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	p.runs = append(p.runs, req)
+	stopping, refused := p.stopping, p.refused
 	p.mu.Unlock()
+	if stopping != nil {
+		<-stopping
+		apierror.Write(w, apierror.New(apierror.Unavailable, "stopping", "podd is ending"))
+		http.NewResponseController(w).Flush()
+		close(refused)
+		return
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if req.TimeoutMS > 0 {
@@ -424,6 +436,13 @@ func (p *fakePodd) env(w http.ResponseWriter, r *http.Request) {
 
 func (p *fakePodd) prepare(w http.ResponseWriter, _ *http.Request) {
 	p.rt.prepares.Add(1)
+	p.mu.Lock()
+	stopping, refused := p.stopping, p.refused
+	p.mu.Unlock()
+	if stopping != nil {
+		close(stopping)
+		<-refused
+	}
 	json.NewEncoder(w).Encode(poddapi.Stopped{Status: "synced"})
 }
 

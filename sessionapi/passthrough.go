@@ -74,8 +74,10 @@ func (a *api) podd(w http.ResponseWriter, r *http.Request, rec *session.Record) 
 	if failure != nil && a.streams.Err() != nil {
 		return errClosed
 	}
-	a.unreached(ctx, rec, failure)
-	return failure
+	if failure == nil {
+		return nil
+	}
+	return a.interrupted(ctx, rec, failure)
 }
 
 // toPodd turns a caller's request into one for podd: the path below the
@@ -103,6 +105,9 @@ func fromPodd(resp *http.Response) error {
 	if resp.StatusCode == http.StatusUnauthorized {
 		// Our token, not the caller's key: the caller can do nothing.
 		return errors.New("podd does not take the token of its record")
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable { // it stops; the sandbox's record says why
+		return apierror.Read(resp)
 	}
 	h := resp.Header
 	for name := range h {

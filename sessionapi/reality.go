@@ -84,6 +84,30 @@ func (s *Service) unreached(ctx context.Context, rec *session.Record, failure er
 	})
 }
 
+// interrupted gives the error of a call to the podd of rec that failed. A call
+// that was cut because the sandbox was paused, deleted or resumed meanwhile did
+// not meet a broken sandbox, and its caller learns what became of it.
+func (s *Service) interrupted(ctx context.Context, rec *session.Record, failure error) error {
+	switch apierror.From(failure).Code {
+	case "podd_unreachable", "stopping", "desktop_failed":
+	default:
+		return failure
+	}
+	s.unreached(ctx, rec, failure)
+	e, err := s.store.Get(ctx, rec.ID)
+	switch {
+	case apierror.KindOf(err) == apierror.NotFound:
+		return err
+	case err != nil, e.Record.Reason != "": // nobody asked for what it has come to
+		return failure
+	case e.Record.State != session.Running:
+		return stateError(e.Record, "the sandbox changed during the call")
+	case e.Record.Incarnation != rec.Incarnation:
+		return stateError(e.Record, "the sandbox was resumed during the call")
+	}
+	return failure
+}
+
 // answers reports whether podd is where the record has it.
 func (s *Service) answers(ctx context.Context, rec *session.Record) bool {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
