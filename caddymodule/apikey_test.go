@@ -25,9 +25,12 @@ import (
 // the process writes.
 func TestNoCredentialInLogs(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			return // only to see that the edge serves
+		}
 		if r.Method == http.MethodPost {
 			io.Copy(io.Discard, r.Body)
-			return
+			panic(http.ErrAbortHandler) // so that no answer comes before the edge notes the end
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Set-Cookie", r.Header.Get("Cookie"))
@@ -158,7 +161,7 @@ func runShipped(t *testing.T, api string) *shipped {
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
 	testutil.Eventually(t, "the edge serves", func() bool {
-		resp, err := client.Post(e.url+"/", "", nil)
+		resp, err := client.Head(e.url + "/")
 		if err != nil {
 			return false
 		}
