@@ -20,7 +20,7 @@ func TestFilesInTheWay(t *testing.T) {
 	}
 	start(t)
 	ctl("stop")
-	files := []string{ttydPidFile, runDir + "/openbox.xml", runDir + "/vnc.sock"}
+	files := []string{ttydPidFile, runDir + "/openbox.xml", runDir + "/vnc.sock", runDir + "/resolution", "/tmp/.X99-lock"}
 	for _, name := range components {
 		files = append(files, filepath.Join(runDir, name+".pid"))
 	}

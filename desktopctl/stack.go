@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,7 +123,7 @@ func (s *Stack) awaitFront(ctx context.Context) error {
 		viewer = p.Pid
 	}
 	if e, ok := errors.AsType[*daemon.ListenerError](daemon.Vacant(loopbackAddr(frontPort))); ok && e.Pid != 0 && e.Pid != viewer {
-		return apierror.Wrap(e, apierror.Conflict, "port_in_use", "DevTools clients need port %d, but %v", frontPort, e)
+		return apierror.New(apierror.Conflict, "port_in_use", "DevTools clients need port %d, but %v", frontPort, e)
 	}
 	if err := s.frontLeads(ctx, startPatience); err != nil {
 		return apierror.Wrap(err, apierror.Unavailable, "cdp_front", "port %d does not lead to the browser", frontPort)
@@ -202,18 +201,10 @@ func (s *Stack) logf(format string, args ...any) {
 
 // lastLine is the last line of a log that says something, for a message.
 func lastLine(path string) string {
-	const tail = 4096
-	f, err := os.Open(path)
+	b, err := daemon.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > tail {
-		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
-			return ""
-		}
-	}
-	b, _ := io.ReadAll(io.LimitReader(f, tail))
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -122,7 +120,7 @@ func clearDisplay() error {
 		return apierror.Wrap(err, apierror.Conflict, "display_in_use", "display %s belongs to another X server that does not answer", display)
 	}
 	for _, path := range []string{x11.LockPath(display), x11.SocketPath(display)} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(path); err != nil {
 			return apierror.Wrap(err, apierror.Conflict, "display_in_use", "%s is left from another user's X server and cannot be removed", path)
 		}
 	}
@@ -189,9 +187,5 @@ func (s *Stack) remembered() Resolution {
 func (s *Stack) resolutionFile() string { return filepath.Join(s.cfg.RunDir, "resolution") }
 
 func (s *Stack) rememberResolution(r Resolution) error {
-	tmp := s.resolutionFile() + "." + strconv.Itoa(os.Getpid())
-	if err := os.WriteFile(tmp, []byte(r.String()+"\n"), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, s.resolutionFile())
+	return daemon.ReplaceFile(s.resolutionFile(), []byte(r.String()+"\n"), 0o644)
 }
