@@ -29,8 +29,7 @@ func TestNoCredentialInLogs(t *testing.T) {
 			return // only to see that the edge serves
 		}
 		if r.Method == http.MethodPost {
-			io.Copy(io.Discard, r.Body)
-			panic(http.ErrAbortHandler) // so that no answer comes before the edge notes the end
+			panic(http.ErrAbortHandler) // in the middle of an upload whose client is still there
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Set-Cookie", r.Header.Get("Cookie"))
@@ -79,7 +78,6 @@ func TestNoCredentialInLogs(t *testing.T) {
 	fmt.Fprintf(conn, "POST /v2/files%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n", query, strings.TrimPrefix(e.url, "http://"))
 	header.Write(conn)
 	io.WriteString(conn, "\r\nhalf")
-	conn.(*net.TCPConn).CloseWrite()
 	e.awaitLog("/v2/files")
 
 	r, err = http.NewRequestWithContext(t.Context(), "GET", e.admin+"/config/?"+query, nil)
